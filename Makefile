@@ -1,0 +1,44 @@
+# Every target sets itself up in a fresh clone: Python 3.11+ is all it asks for.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint bench soak clean setup help
+.DEFAULT_GOAL := help
+
+help: ## what can be made
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+setup: $(READY) ## the virtual environment with every pinned package
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.11 or newer is missing: install it (Debian: apt-get install python3 python3-venv) or name it: make PYTHON=/path/to/python3"; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is $$($(PYTHON) --version 2>&1), but Tidewise needs 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 2; }
+	@echo "Setting up $(VENV) (once) ..."
+	@$(PYTHON) -m venv $(VENV) || { echo "The venv module is missing: install it (Debian: apt-get install python3-venv)"; exit 2; }
+	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## a day of load in the simulator, tuned by each policy, with a report
+	@$(BIN)/tidewise demo
+
+test: lint ## lint, types, layers and all tests but the slow proofs
+	@$(BIN)/pytest -n 2 -m "not soak"
+
+lint: $(READY) ## style, types and the layers of the house
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(READY) ## measure, and write docs/benchmarks.md
+	@$(BIN)/python -m bench
+
+soak: $(READY) ## the slow proofs
+	@$(BIN)/pytest -m soak
+
+clean: ## remove everything that was made here
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name '*.egg-info' -type d -prune -exec rm -rf {} +

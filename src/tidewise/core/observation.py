@@ -1,0 +1,88 @@
+"""What an engine reports of a running job over one window of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidewise.core.checks import require, require_finite, require_share
+from tidewise.core.configuration import Configuration
+
+
+class JobStatus(StrEnum):
+    """What the job was doing at the end of the window."""
+
+    RUNNING = "running"
+    CHANGING = "changing"
+    """In the gap of a change that was asked for."""
+    DOWN = "down"
+    """Not processing, though nobody asked for it."""
+
+
+class LatencyMethod(StrEnum):
+    """How the latencies of a report were obtained."""
+
+    SIMULATED = "simulated"
+    EVENT_TIME = "event-time"
+    """Commit time less event time."""
+    WAIT_BATCH_BACKLOG = "wait-batch-backlog"
+    """Half the wait for the trigger, the batch, and the time to work the backlog off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One report. What is unknown is None; a window without output has no latency."""
+
+    time_s: float
+    """End of the window, on the clock of the run."""
+    window_s: float
+    """Length of the window."""
+    configuration: Configuration
+    """What really runs, which need not be what was asked for."""
+    status: JobStatus
+    input_rate_per_s: float
+    """Records that arrived, per second."""
+    processed_rate_per_s: float
+    """Records that were processed, per second, replayed ones included."""
+    backlog_records: float
+    """Records that have arrived and are not committed."""
+    latency_p50_s: float | None = None
+    """Arrival to output, of the records whose output came in this window."""
+    latency_p95_s: float | None = None
+    latency_p99_s: float | None = None
+    latency_method: LatencyMethod | None = None
+    busy_share: float | None = None
+    """Share of the window in which the job had work in hand; 1 means saturated."""
+    cpu_share: float | None = None
+    """CPU used over CPU given."""
+    memory_share: float | None = None
+    """Memory used over memory given, on the fullest executor."""
+    state_mib: float | None = None
+
+    def __post_init__(self) -> None:
+        require_finite("time_s", self.time_s)
+        require_finite("window_s", self.window_s, above=0.0)
+        require_finite("input_rate_per_s", self.input_rate_per_s, least=0.0)
+        require_finite("processed_rate_per_s", self.processed_rate_per_s, least=0.0)
+        require_finite("backlog_records", self.backlog_records, least=0.0)
+        latencies = (self.latency_p50_s, self.latency_p95_s, self.latency_p99_s)
+        known = [value for value in latencies if value is not None]
+        for value in known:
+            require_finite("latency", value, least=0.0)
+        require(known == sorted(known), f"latency percentiles must ascend, not {known}")
+        require(not known or self.latency_method is not None, "a latency needs the method by which it was obtained")
+        for name in ("busy_share", "cpu_share"):
+            share = getattr(self, name)
+            if share is not None:
+                require_share(name, share)
+        if self.memory_share is not None:
+            require_finite("memory_share", self.memory_share, least=0.0)
+        if self.state_mib is not None:
+            require_finite("state_mib", self.state_mib, least=0.0)
+
+    @property
+    def true_rate_per_s(self) -> float | None:
+        """Records per second if the job were always busy; None while it idles or the share is unknown."""
+        if self.busy_share is None or self.busy_share <= 0.0 or self.processed_rate_per_s <= 0.0:
+            return None
+        return self.processed_rate_per_s / self.busy_share

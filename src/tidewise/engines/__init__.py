@@ -1,0 +1,1 @@
+"""What runs streaming jobs: the simulator, and Spark."""

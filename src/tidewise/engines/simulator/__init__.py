@@ -1,0 +1,1 @@
+"""A model of a streaming job in steps of one second."""

@@ -1,0 +1,1 @@
+"""Wires the concrete parts into runs and keeps what came of them; the only room that knows them all."""

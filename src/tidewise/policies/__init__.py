@@ -1,0 +1,1 @@
+"""Policies, one file each, and the registry that finds them."""

@@ -1,0 +1,1 @@
+"""Turns the folders of finished runs into one self-contained page."""

@@ -1,0 +1,1 @@
+"""Loads: generated shapes and recorded traces."""
