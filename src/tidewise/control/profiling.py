@@ -1,0 +1,58 @@
+"""Whether a profile may be run; profiles do not touch the job, so fewer guards concern them."""
+
+from __future__ import annotations
+
+from tidewise.control.guards import FreshDataGuard, OverrideGuard, PausedGuard
+from tidewise.control.review import Facts, Proposal
+from tidewise.core import Configuration, GuardVerdict, Origin, Profile, Reason, Verdict
+
+_GUARDS = (PausedGuard(), OverrideGuard(), FreshDataGuard())
+
+
+def review_profile(
+    decision: Profile, facts: Facts, *, observed: Configuration, profile_on: str | None
+) -> tuple[GuardVerdict, ...]:
+    """The veto against a profile, or nothing.
+
+    Candidates are measured as they are or not at all: a result for an altered one would answer another question.
+    """
+    proposal = Proposal(origin=Origin.POLICY, source=observed, target=observed)
+    for guard in _GUARDS:
+        answer = guard.look(proposal, facts)
+        if answer is not None:
+            return (GuardVerdict(guard=guard.name, verdict=Verdict.VETO, reason=answer.reason),)
+    veto = (
+        _one_profile(profile_on) or _bounds(decision, facts) or _quota(decision, facts, observed=observed)
+    )
+    return () if veto is None else (veto,)
+
+
+def _veto(guard: str, reason: Reason) -> GuardVerdict:
+    return GuardVerdict(guard=guard, verdict=Verdict.VETO, reason=reason)
+
+
+def _one_profile(profile_on: str | None) -> GuardVerdict | None:
+    if profile_on is None:
+        return None
+    sentence = f"The profile {profile_on} is on, and only one may be on at a time."
+    return _veto("one-profile", Reason(code="profile-on", sentence=sentence, evidence={"request_id": profile_on}))
+
+
+def _bounds(decision: Profile, facts: Facts) -> GuardVerdict | None:
+    for candidate in decision.candidates:
+        if candidate not in facts.space:
+            sentence = f"{candidate} is not in the job's space, so no copy of the job may have it."
+            return _veto("bounds", Reason(code="out-of-bounds", sentence=sentence))
+    return None
+
+
+def _quota(decision: Profile, facts: Facts, *, observed: Configuration) -> GuardVerdict | None:
+    # All copies run at once, and the job beside them.
+    everything = (observed, *decision.candidates)
+    cores = sum(each.total_cores for each in everything)
+    memory_mib = sum(each.total_memory_mib for each in everything)
+    if facts.fits_quota(cores=cores, memory_mib=memory_mib):
+        return None
+    sentence = f"The job and {len(decision.candidates)} copies of it together would be more than the quota."
+    evidence = {"cores": cores, "memory_mib": memory_mib}
+    return _veto("quota", Reason(code="over-quota", sentence=sentence, evidence=evidence))

@@ -1,0 +1,146 @@
+"""Micro-batches: a batch takes what has arrived when it starts, and its output comes with its commit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tidewise.engines.simulator.conditions import Conditions
+from tidewise.engines.simulator.latency import Floats, latency_in_batches
+from tidewise.engines.simulator.profile import BatchProfile, SimulatorProfile
+from tidewise.engines.simulator.stretch import SeriesColumns, Stretch
+
+_POLL_S = 0.1
+"""How soon a job without a trigger interval looks again when nothing has arrived."""
+
+
+class MicroBatches:
+    """The batches of a job, one after the other."""
+
+    def __init__(
+        self, *, profile: SimulatorProfile, batch: BatchProfile, rates: Floats, conditions: Conditions, seed: int
+    ) -> None:
+        random = np.random.default_rng([seed, 1])
+        self._profile = profile
+        self._batch = batch
+        self._conditions = conditions
+        self._rates: list[float] = rates.tolist()
+        self._rates_array = rates
+        self._arrived_before: list[float] = np.concatenate(([0.0], np.cumsum(rates))).tolist()
+        noise_share = math.hypot(batch.noise_share, profile.capacity.noise_share)
+        self._noise: list[float] = np.exp(noise_share * random.standard_normal(len(rates))).tolist()
+        self._latency_noise = np.exp(profile.latency.noise_share * random.standard_normal(len(rates)))
+        self._seconds = 0
+        self._committed = 0.0  # position up to which output is there
+        self._next_start_s = 0.0
+        self._begun_s: float | None = None  # of the batch that is running
+        self._ends_s = 0.0
+        self._takes_to = 0.0
+        self._last_begun_s = 0.0  # when the previous batch took its records
+        self._busy: list[float] = []
+        self._done: list[float] = []
+        self._commits: list[tuple[float, float, float, float]] = []  # time, position, first and last arrival
+        self._reported = 0  # commits that reports have covered
+
+    @property
+    def backlog_records(self) -> float:
+        return max(0.0, self._arrived_before[self._seconds] - self._committed)
+
+    def interrupt(self, at_s: float, *, replays: bool, commit_interval_s: float) -> float:  # noqa: ARG002 - every batch commits
+        """Stop: at once, throwing the running batch away, or (without `replays`) when it has committed."""
+        if self._begun_s is not None and not replays:
+            return max(at_s, self._ends_s)
+        self._begun_s = None
+        return at_s
+
+    def restored(self, at_s: float) -> None:
+        """The job comes up again at this time."""
+        self._next_start_s = max(self._next_start_s, at_s)
+
+    def run(self, first: int, stop: int, commit_interval_s: float) -> None:
+        """Work through the seconds from `first` up to, not including, `stop`."""
+        for second in range(first, stop):
+            self._seconds = second + 1
+            self._done.append(0.0)
+            self._busy.append(self._work(second, commit_interval_s))
+
+    def _work(self, second: int, interval_s: float) -> float:
+        """One second; answers the share of it in which a batch ran."""
+        conditions = self._conditions
+        end = second + 1.0
+        busy = 0.0
+        while True:
+            if self._begun_s is not None:
+                busy += min(end, self._ends_s) - max(float(second), self._begun_s)
+                if self._ends_s > end:
+                    return busy
+                self._commit(second, interval_s)
+                continue
+            start = max(self._next_start_s, conditions.down_until_s, float(second))
+            if start >= end:
+                return busy
+            arrived = self._arrived_before[second] + self._rates[second] * (start - second)
+            waiting = arrived - self._committed
+            capacity = conditions.capacity_per_s * conditions.speed_at(start)
+            if waiting <= 0.0 or capacity <= 0.0:
+                self._next_start_s = start + (interval_s or _POLL_S)
+                continue
+            self._begun_s = start
+            self._ends_s = start + (self._batch.fixed_s + waiting / capacity) * self._noise[second]
+            self._takes_to = arrived
+
+    def _commit(self, second: int, interval_s: float) -> None:
+        begun, ends = self._begun_s, self._ends_s
+        if begun is None:
+            return
+        self._done[second] += self._takes_to - self._committed
+        self._committed = self._takes_to
+        self._commits.append((ends, self._committed, self._last_begun_s, begun))
+        self._last_begun_s = begun
+        self._begun_s = None
+        # The next batch starts at the next full interval, or at once when this one has outlasted it.
+        due = (begun // interval_s + 1.0) * interval_s if interval_s > 0 else ends
+        self._next_start_s = max(ends, due)
+
+    def stretch(self, first: int, stop: int) -> Stretch:
+        """What a report over these seconds can say."""
+        commits = self._commits[self._reported :]
+        self._reported = len(self._commits)
+        processed = sum(self._done[first:stop])
+        busy_s = sum(self._busy[first:stop])
+        share = min(1.0, busy_s / (stop - first))
+        if not commits:
+            return Stretch(processed=processed, busy_share=share, busy_s=busy_s)
+        latency = self._profile.latency
+        extra = latency.at_rest_s * float(self._latency_noise[stop - 1])
+        middle = sorted(time - (from_s + to_s) / 2 for time, _, from_s, to_s in commits)[len(commits) // 2]
+        oldest = [(time - from_s, to_s - from_s) for time, _, from_s, to_s in commits]
+        p95 = max(age - 0.05 * width for age, width in oldest)
+        p99 = max(age - 0.01 * width for age, width in oldest)
+        return Stretch(
+            processed=processed,
+            busy_share=share,
+            busy_s=busy_s,
+            batches=len(commits),
+            latency_p50_s=middle + extra,
+            latency_p95_s=max(middle, p95) + extra * latency.p95_over_p50,
+            latency_p99_s=max(middle, p99) + extra * max(latency.p95_over_p50, latency.p99_over_p50),
+        )
+
+    def series(self) -> SeriesColumns:
+        """Every second that was worked through."""
+        count = self._seconds
+        done = np.array(self._done[:count])
+        commits = np.array(self._commits).reshape(-1, 4)
+        p50, p95, p99 = latency_in_batches(self._rates_array[:count], commits[:, 1], commits[:, 0])
+        latency = self._profile.latency
+        extra = latency.at_rest_s * self._latency_noise[:count]
+        return SeriesColumns(
+            processed_rate_per_s=done,
+            backlog_records=np.maximum(0.0, np.array(self._arrived_before[1 : count + 1]) - np.cumsum(done)),
+            busy_share=np.minimum(1.0, np.array(self._busy[:count])),
+            latency_p50_s=p50 + extra,
+            latency_p95_s=p95 + extra * latency.p95_over_p50,
+            latency_p99_s=p99 + extra * max(latency.p95_over_p50, latency.p99_over_p50),
+        )

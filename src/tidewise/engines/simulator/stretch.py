@@ -1,0 +1,56 @@
+"""What both kinds of processing tell of the seconds they worked through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidewise.engines.simulator.latency import Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Some seconds in sum, as a report shows them; latencies are those of the output that came in them."""
+
+    processed: float
+    busy_share: float
+    busy_s: float
+    batches: int = 0
+    latency_p50_s: float | None = None
+    latency_p95_s: float | None = None
+    latency_p99_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesColumns:
+    """One value per second; latencies are those of the records that ARRIVED in it, NaN if they were never output."""
+
+    processed_rate_per_s: Floats
+    backlog_records: Floats
+    busy_share: Floats
+    latency_p50_s: Floats
+    latency_p95_s: Floats
+    latency_p99_s: Floats
+
+
+class Processing(Protocol):
+    """How records get through a job: in a continuous flow, or in batches."""
+
+    @property
+    def backlog_records(self) -> float:
+        """Records that have arrived and are not committed."""
+
+    def interrupt(self, at_s: float, *, replays: bool, commit_interval_s: float) -> float:
+        """Stop; answers when processing really stopped, which is later where a batch is let finish."""
+
+    def restored(self, at_s: float) -> None:
+        """The job comes up again at this time."""
+
+    def run(self, first: int, stop: int, commit_interval_s: float) -> None:
+        """Work through the seconds from `first` up to, not including, `stop`."""
+
+    def stretch(self, first: int, stop: int) -> Stretch:
+        """What a report over these seconds can say."""
+
+    def series(self) -> SeriesColumns:
+        """Every second that was worked through."""
