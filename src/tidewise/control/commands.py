@@ -1,10 +1,36 @@
-"""What the loop hands to the runner: events to write down first, commands to carry out afterwards."""
+"""What goes into the loop and what comes out: events to write down first, commands to carry out afterwards."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidewise.core import ChangeRequest, JournalEvent, ProfileRequest
+from tidewise.core import (
+    ChangeFinished,
+    ChangeRequest,
+    ControllerStarted,
+    JournalEvent,
+    Overridden,
+    OverrideLifted,
+    Paused,
+    ProfileFinished,
+    ProfileRequest,
+    Reported,
+    Resumed,
+    Ticked,
+)
+
+Input = (
+    ControllerStarted
+    | Reported
+    | Ticked
+    | ChangeFinished
+    | ProfileFinished
+    | Paused
+    | Resumed
+    | Overridden
+    | OverrideLifted
+)
+"""What the loop may be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

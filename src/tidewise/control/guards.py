@@ -40,7 +40,8 @@ class OverrideGuard:
         return Veto(reason=Reason(code="override", sentence=sentence, evidence={"by": facts.overridden_by}))
 
 
-def _too_old(facts: Facts, within_s: float | None, *, what: str) -> Veto | None:
+def too_old(facts: Facts, within_s: float | None, *, what: str) -> Veto | None:
+    """The veto against acting on a report older than this; None as the limit never objects."""
     if within_s is None:
         return None
     if facts.age_s is None:
@@ -62,7 +63,7 @@ class FreshDataGuard:
     binds: ClassVar[frozenset[Origin]] = POLICY_ONLY
 
     def look(self, _proposal: Proposal, facts: Facts) -> Veto | None:
-        return _too_old(facts, facts.settings.fresh_within_s, what="the policy leaves the job as it is")
+        return too_old(facts, facts.settings.fresh_within_s, what="the policy leaves the job as it is")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class NeverDownBlindGuard:
             sentence = "The job's latest report shows no output or no latency, so nothing is taken from it."
             evidence = {"processed_rate_per_s": latest.processed_rate_per_s, "latency_p95_s": latest.latency_p95_s}
             return Veto(reason=Reason(code="down-without-latency", sentence=sentence, evidence=evidence))
-        return _too_old(facts, facts.settings.down_within_s, what="nothing is taken from the job")
+        return too_old(facts, facts.settings.down_within_s, what="nothing is taken from the job")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,7 @@ def review_profile(
         answer = guard.look(proposal, facts)
         if answer is not None:
             return (GuardVerdict(guard=guard.name, verdict=Verdict.VETO, reason=answer.reason),)
-    veto = (
-        _one_profile(profile_on) or _bounds(decision, facts) or _quota(decision, facts, observed=observed)
-    )
+    veto = _one_profile(profile_on) or _bounds(decision, facts) or _quota(decision, facts, observed=observed)
     return () if veto is None else (veto,)
 
 

@@ -117,9 +117,7 @@ def review(proposal: Proposal, facts: Facts, guards: Sequence[Guard]) -> Review:
             return Review(target=proposal.target, cost=None, verdicts=tuple(verdicts))
         if isinstance(answer, Alter):
             proposal = replace(proposal, target=answer.target)
-            verdict = GuardVerdict(
-                guard=guard.name, verdict=Verdict.ALTER, reason=answer.reason, target=answer.target
-            )
+            verdict = GuardVerdict(guard=guard.name, verdict=Verdict.ALTER, reason=answer.reason, target=answer.target)
             verdicts.append(verdict)
     cost = facts.space.change(proposal.source, proposal.target, proposal.mechanism)
     return Review(target=proposal.target, cost=cost, verdicts=tuple(verdicts))

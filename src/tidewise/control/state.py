@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import singledispatchmethod
 
 from tidewise.control.lifecycle import EDGES, Change, Phase, Step
 from tidewise.control.settings import LoopSettings
@@ -103,12 +103,11 @@ class State:
     def latest(self) -> Observation | None:
         return self.history[-1] if self.history else None
 
+    @singledispatchmethod
     def apply(self, event: JournalEvent) -> None:
         """Take one event in, live or from the journal; news about what is long over changes nothing."""
-        taker = _TAKERS.get(type(event))
-        if taker is not None:
-            taker(self, event)
 
+    @apply.register
     def _controller_started(self, event: ControllerStarted) -> None:
         self._observe(event.configuration, event.at_s)
 
@@ -117,6 +116,7 @@ class State:
         if self.observed_at_s is None or at_s >= self.observed_at_s:
             self.observed, self.observed_at_s = configuration, at_s
 
+    @apply.register
     def _reported(self, event: Reported) -> None:
         observation, latest = event.observation, self.latest
         # Learning goes by time, so what comes out of order is too late; a window that ends well after its arrival
@@ -142,6 +142,7 @@ class State:
         broken = self.promises.broken_by(observation)
         self.change = replace(change, broken_in_a_row=change.broken_in_a_row + 1 if broken else 0)
 
+    @apply.register
     def _decided(self, event: Decided) -> None:
         decision = event.decision
         if isinstance(decision, Reconfigure):
@@ -163,6 +164,7 @@ class State:
         wait_s = self.settings.back_off_after_s(attempts)
         self.override = replace(self.override, attempts=attempts, next_attempt_at_s=at_s + wait_s)
 
+    @apply.register
     def _change_requested(self, event: ChangeRequested) -> None:
         request, latest = event.request, self.latest
         if self.change is not None:
@@ -184,6 +186,7 @@ class State:
         self.change = replace(change, phase=EDGES[change.phase, step])
         return True
 
+    @apply.register
     def _change_finished(self, event: ChangeFinished) -> None:
         outcome = event.outcome
         applied = outcome.status is ChangeStatus.APPLIED
@@ -196,6 +199,7 @@ class State:
         elif self.override is not None and self.override.request_id == outcome.request_id:
             self.override = replace(self.override, carried_out=True, attempts=0)
 
+    @apply.register
     def _change_expired(self, event: ChangeExpired) -> None:
         if self._step(event.request_id, Step.EXPIRE):
             self._ended(event.at_s)
@@ -222,50 +226,40 @@ class State:
         if len(self.bars) > self.settings.bars_kept:
             del self.bars[min(self.bars, key=lambda barred: self.bars[barred].until_s)]
 
+    @apply.register
     def _change_settled(self, event: ChangeSettled) -> None:
         if self._step(event.request_id, Step.SETTLE) and self.change is not None:
             # It has shown that it can go well: the next failure counts as the first.
             self.bars.pop(self.change.request.target, None)
 
+    @apply.register
     def _profile_requested(self, event: ProfileRequested) -> None:
         self.profile = event.request
         self.requests += 1
 
+    @apply.register
     def _profile_finished(self, event: ProfileFinished) -> None:
         if self.profile is not None and self.profile.request_id == event.outcome.request_id:
             self.profile = None
             self.profiles.append(event.outcome)
 
+    @apply.register
     def _profile_expired(self, event: ProfileExpired) -> None:
         if self.profile is not None and self.profile.request_id == event.request_id:
             self.profile = None
 
+    @apply.register
     def _paused(self, event: Paused) -> None:
         self.paused_by = event.by
 
+    @apply.register
     def _resumed(self, _event: Resumed) -> None:
         self.paused_by = None
 
+    @apply.register
     def _overridden(self, event: Overridden) -> None:
         self.override = Override(by=event.by, target=event.target, next_attempt_at_s=event.at_s)
 
+    @apply.register
     def _override_lifted(self, _event: OverrideLifted) -> None:
         self.override = None
-
-
-_TAKERS: dict[type, Callable[[State, object], None]] = {
-    ControllerStarted: State._controller_started,
-    Reported: State._reported,
-    Decided: State._decided,
-    ChangeRequested: State._change_requested,
-    ChangeFinished: State._change_finished,
-    ChangeExpired: State._change_expired,
-    ChangeSettled: State._change_settled,
-    ProfileRequested: State._profile_requested,
-    ProfileFinished: State._profile_finished,
-    ProfileExpired: State._profile_expired,
-    Paused: State._paused,
-    Resumed: State._resumed,
-    Overridden: State._overridden,
-    OverrideLifted: State._override_lifted,
-}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidewise.core.checks import require, require_finite, require_text
+from tidewise.core.checks import require, require_finite, require_share, require_text
 from tidewise.core.configuration import Configuration, Mechanism
 from tidewise.core.decision import Reason
-from tidewise.core.estimate import Measured
+from tidewise.core.estimate import Censored, Measured
 
 
 class Origin(StrEnum):
@@ -96,6 +96,9 @@ class ProfileRequest:
     def __post_init__(self) -> None:
         require_text("request_id", self.request_id)
         require(len(self.candidates) > 0, "a profile needs at least one candidate")
+        require_finite("settle_s", self.settle_s, least=0.0)
+        require_finite("measure_s", self.measure_s, above=0.0)
+        require_finite("requested_at_s", self.requested_at_s)
         require_finite("deadline_s", self.deadline_s, above=self.requested_at_s)
 
 
@@ -117,6 +120,14 @@ class ProfileMeasurement:
     def __post_init__(self) -> None:
         require_finite("input_rate_per_s", self.input_rate_per_s, least=0.0)
         require_finite("processed_rate_per_s", self.processed_rate_per_s, least=0.0)
+        known = [value for value in (self.latency_p50_s, self.latency_p95_s) if value is not None]
+        for value in known:
+            require_finite("latency", value, least=0.0)
+        require(known == sorted(known), f"latency percentiles must ascend, not {known}")
+        if self.busy_share is not None:
+            require_share("busy_share", self.busy_share)
+        if self.recovery_s is not None and not isinstance(self.recovery_s, Censored):
+            require_finite("recovery_s", self.recovery_s, least=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

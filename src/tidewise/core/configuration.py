@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -116,7 +117,7 @@ class Configuration:
         return frozenset(name for name in Parameter if getattr(self, name.value) != getattr(other, name.value))
 
     def takes_less_than(self, other: Configuration) -> bool:
-        """Whether this gives the job less than the other in executors, slots, cores or memory."""
+        """Whether this gives the job less than the other in slots, cores or memory, all executors together."""
         return (
             self.total_cores < other.total_cores
             or self.total_memory_mib < other.total_memory_mib
@@ -185,6 +186,8 @@ class ConfigurationSpace:
             require(len(values) > 0, f"the space has no value for {name}")
             if values != (None,):
                 require(None not in values, f"{name} mixes values with none at all")
+                # Sorting cannot tell: a NaN between two numbers would pass as ascending.
+                require(all(value is None or math.isfinite(value) for value in values), f"{name} must be finite")
                 ascending = sorted(set(values))  # type: ignore[type-var]  # None is excluded just above
                 require(list(values) == ascending, f"the values of {name} must ascend without repeats, not {values}")
         require(len(self.changes) > 0, "the space offers no mechanism of change")

@@ -23,6 +23,11 @@ class ControllerStarted:
     configuration: Configuration
     """What the engine said was running."""
 
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
+        require_text("version", self.version)
+        require_text("policy", self.policy)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
@@ -32,12 +37,18 @@ class Reported:
     """When it arrived, which may be later than the end of its window."""
     observation: Observation
 
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
     """Time passed; the only event that is not worth a line in the journal."""
 
     at_s: float
+
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
 
 
 class Verdict(StrEnum):
@@ -76,6 +87,9 @@ class Decided:
     forecast: Forecast | None = None
     """The forecast it rested on."""
 
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
+
     @property
     def vetoed(self) -> bool:
         return any(verdict.verdict is Verdict.VETO for verdict in self.verdicts)
@@ -88,6 +102,9 @@ class ChangeRequested:
     at_s: float
     request: ChangeRequest
 
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeFinished:
@@ -95,6 +112,9 @@ class ChangeFinished:
 
     at_s: float
     outcome: ChangeOutcome
+
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +126,10 @@ class ChangeExpired:
     configuration: Configuration
     """What ran at the deadline."""
 
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
+        require_text("request_id", self.request_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSettled:
@@ -113,6 +137,10 @@ class ChangeSettled:
 
     at_s: float
     request_id: str
+
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
+        require_text("request_id", self.request_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +150,9 @@ class ProfileRequested:
     at_s: float
     request: ProfileRequest
 
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileFinished:
@@ -130,6 +161,9 @@ class ProfileFinished:
     at_s: float
     outcome: ProfileOutcome
 
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileExpired:
@@ -137,6 +171,10 @@ class ProfileExpired:
 
     at_s: float
     request_id: str
+
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
+        require_text("request_id", self.request_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +185,10 @@ class FaultInjected:
     fault: str
     """Its kind, as the engine names it."""
 
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
+        require_text("fault", self.fault)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
@@ -156,6 +198,7 @@ class Paused:
     by: str
 
     def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
         require_text("by", self.by)
 
 
@@ -167,6 +210,7 @@ class Resumed:
     by: str
 
     def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
         require_text("by", self.by)
 
 
@@ -179,6 +223,7 @@ class Overridden:
     target: Configuration
 
     def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
         require_text("by", self.by)
 
 
@@ -190,6 +235,7 @@ class OverrideLifted:
     by: str
 
     def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
         require_text("by", self.by)
 
 

@@ -55,5 +55,6 @@ class Forecast:
 
     def peak_per_s(self, *, within_s: float, level: float = MEDIAN) -> float:
         """The highest rate of a path within the next seconds."""
-        steps = max(1, min(len(self.paths_per_s[0]), math.ceil(within_s / self.step_s)))
+        # The smaller of the two first: `within_s` may be infinite, for the whole horizon.
+        steps = max(1, math.ceil(min(len(self.paths_per_s[0]), within_s / self.step_s)))
         return max(self.path(level)[:steps])

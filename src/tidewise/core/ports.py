@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidewise.core.change import ChangeOutcome, ChangeRequest, ProfileOutcome, ProfileRequest
+from tidewise.core.checks import require, require_finite
 from tidewise.core.configuration import ChangeCost, Configuration, ConfigurationSpace, Prices
 from tidewise.core.decision import Decision
 from tidewise.core.estimate import Estimate
@@ -134,6 +135,10 @@ class Situation:
     space: ConfigurationSpace
     promises: Promises
     prices: Prices
+
+    def __post_init__(self) -> None:
+        require_finite("now_s", self.now_s)
+        require(len(self.history) > 0, "a situation needs at least one observation")
 
     @property
     def latest(self) -> Observation:

@@ -22,7 +22,10 @@ def _quantity(text: str, units: dict[str, float], *, what: str, example: str) ->
         raise InvalidValueError(f'{text!r} has no unit; write it like "{example}"')
     if unit not in units:
         raise InvalidValueError(f"{text!r} has the unknown unit {unit!r}; use one of {', '.join(units)}")
-    return float(number) * units[unit]
+    amount = float(number) * units[unit]
+    if not math.isfinite(amount):
+        raise InvalidValueError(f'{text[:40]!r} is too large to be {what}; write it like "{example}"')
+    return amount
 
 
 def parse_duration_s(text: str) -> float:
@@ -54,10 +57,11 @@ def format_duration(seconds: float) -> str:
     if seconds < 0:
         return f"-{format_duration(-seconds)}"
     if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
+        return f"{abs(seconds) * 1000:.0f} ms"  # abs: minus zero is zero
     if seconds < 99.5:
         return f"{seconds:.3g} s"
-    rounded = round(seconds)
+    # From an hour on in whole minutes, rounded: 1 h 59 min 50 s is 2 h, not 1 h 59 min.
+    rounded = round(seconds) if seconds < 3599.5 else 60 * round(seconds / 60)
     hours, rest = divmod(rounded, 3600)
     minutes, left = divmod(rest, 60)
     parts = [

@@ -214,11 +214,11 @@ def summarise(record: RunRecord, series: Series, baseline: Baseline | None = Non
 def counted_latency_s(series: Series, latency_s: FloatArray, limit_s: float | None) -> FloatArray:
     """The latency of each second as it counts: infinite if never output, and while down not below the good limit.
 
-    Without the up seconds in which nothing arrived.
+    Without the seconds in which nothing arrived.
     """
     floor_s = math.inf if limit_s is None else limit_s
-    waited = _waited_s(series, latency_s)
-    counted = np.where(series.up, waited, np.fmax(waited, floor_s))
+    waited = waited_s(series, latency_s)
+    counted = np.where(series.up, waited, np.maximum(waited, floor_s))
     return counted[~np.isnan(counted)]
 
 
@@ -226,7 +226,7 @@ def good_seconds(series: Series, latency_s: FloatArray, limit_s: float | None) -
     """In which seconds the job was up and the records that arrived were output within the limit."""
     if limit_s is None:
         return np.zeros(len(series), dtype=np.bool_)
-    waited = _waited_s(series, latency_s)
+    waited = waited_s(series, latency_s)
     return series.up & (np.isnan(waited) | (waited <= limit_s))
 
 
@@ -303,7 +303,7 @@ def _uses(changes: Sequence[ChangeRecord], bad: BoolArray, recoveries: Sequence[
     )
 
 
-def _waited_s(series: Series, latency_s: FloatArray) -> FloatArray:
+def waited_s(series: Series, latency_s: FloatArray) -> FloatArray:
     """Infinite where records arrived and were never output; NaN where none arrived."""
     return np.where(np.isnan(latency_s) & (series.input_rate_per_s > 0), np.inf, latency_s)
 

@@ -13,6 +13,8 @@ from tidewise.core.checks import require, require_finite
 from tidewise.policies.replies import executors as say
 from tidewise.policies.replies import keep, move, not_now, percent
 
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reactive:
@@ -45,15 +47,15 @@ class Reactive:
     scale_down_stabilisation_s: float = 300.0
     """Scale down to no less than the largest number asked for within this time."""
     scale_up_max_percent: float | None = 100.0
-    """Grow by at most this much within a period; the larger of the two limits counts, none means no limit by share."""
+    """Grow by at most this share within a period; the larger of the two limits counts, none means no such limit."""
     scale_up_max_executors: int | None = 4
-    """Grow by at most this many executors within a period; none means no limit by number."""
+    """Grow by at most this many executors within a period; none means no such limit."""
     scale_up_period_s: float = 15.0
     """The period of the limits on growing."""
     scale_down_max_percent: float | None = 100.0
-    """Shrink by at most this much within a period; the larger of the two limits counts, none means no limit by share."""
+    """Shrink by at most this share within a period; the larger of the two limits counts, none means no such limit."""
     scale_down_max_executors: int | None = None
-    """Shrink by at most this many executors within a period; none means no limit by number."""
+    """Shrink by at most this many executors within a period; none means no such limit."""
     scale_down_period_s: float = 15.0
     """The period of the limits on shrinking."""
     mechanism: Mechanism | None = None
@@ -68,15 +70,11 @@ class Reactive:
         require_finite("scale_down_stabilisation", self.scale_down_stabilisation_s, least=0.0)
         require_finite("scale_up_period", self.scale_up_period_s, above=0.0)
         require_finite("scale_down_period", self.scale_down_period_s, above=0.0)
-        for name in ("scale_up_max_percent", "scale_up_max_executors"):
-            self._require_limit(name)
-        for name in ("scale_down_max_percent", "scale_down_max_executors"):
-            self._require_limit(name)
-
-    def _require_limit(self, name: str) -> None:
-        limit = getattr(self, name)
-        if limit is not None:
-            require_finite(name, limit, above=0.0)
+        for direction in ("up", "down"):
+            for name in (f"scale_{direction}_max_percent", f"scale_{direction}_max_executors"):
+                limit = getattr(self, name)
+                if limit is not None:
+                    require_finite(name, limit, above=0.0)
 
     @property
     def history_s(self) -> float:
@@ -122,9 +120,7 @@ class Reactive:
         if target.executors != allowed:
             sentence += f"; the space offers {target.executors}"
         code = "scale-up" if target.executors > current else "scale-down"
-        return move(
-            situation, target, mechanism=self.mechanism, code=code, sentence=f"{sentence}.", evidence=evidence
-        )
+        return move(situation, target, mechanism=self.mechanism, code=code, sentence=f"{sentence}.", evidence=evidence)
 
     def _stay(self, facts: str, asked: int, stable: int, current: int, evidence: Evidence) -> Decision:
         if asked == current:
@@ -138,18 +134,17 @@ class Reactive:
 
     def _asked_for(self, cpu_share: float, *, reporting: int, present: int) -> int:
         """The number of executors that would bring CPU to its target."""
-        ratio = cpu_share / self.target_cpu
         silent = max(0, present - reporting)
-        used = cpu_share * reporting
-        if ratio < 1.0:
-            used += silent  # as if fully used
-        # When scaling up, the silent ones count as idle.
-        cautious = used / (reporting + silent) / self.target_cpu
-        crossed = (ratio > 1.0) != (cautious > 1.0)
-        if reporting <= present and (crossed or abs(cautious - 1.0) <= self.tolerance):
+        below = cpu_share < self.target_cpu
+        # The silent ones count as fully used when scaling down and as idle when scaling up.
+        used = cpu_share * reporting + (silent if below else 0)
+        ratio = used / (present * self.target_cpu)
+        if abs(ratio - 1.0) <= self.tolerance + _ROUNDING:
             return present
-        # Rounded first: 0.7 / 0.35 must not become 2.0000000000000004 and ask for one more.
-        return max(1, math.ceil(round(used / self.target_cpu, 9)))
+        if silent > 0 and below != (ratio < 1.0):
+            return present
+        # Less a trifle: 0.7 / 0.35 must not come out as 2.0000000000000004 and ask for one more.
+        return max(1, math.ceil(used / self.target_cpu - _ROUNDING))
 
     def _stabilised(self, situation: Situation, reports: _Reports, asked: int) -> int:
         up, down = [asked], [asked]

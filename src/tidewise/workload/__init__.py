@@ -1,1 +1,32 @@
 """Loads: generated shapes and recorded traces."""
+
+from tidewise.workload.bursts import Bursts
+from tidewise.workload.combined import Noisy, Sum
+from tidewise.workload.load import Load, Rates
+from tidewise.workload.random_loads import random_load
+from tidewise.workload.registry import LOADS, build_load
+from tidewise.workload.seasons import Daily, Weekly
+from tidewise.workload.shapes import Constant, Growth, RegimeChange, Sine, Square, Steps
+from tidewise.workload.trace import Trace
+from tidewise.workload.trace_file import read_trace
+
+__all__ = [
+    "LOADS",
+    "Bursts",
+    "Constant",
+    "Daily",
+    "Growth",
+    "Load",
+    "Noisy",
+    "Rates",
+    "RegimeChange",
+    "Sine",
+    "Square",
+    "Steps",
+    "Sum",
+    "Trace",
+    "Weekly",
+    "build_load",
+    "random_load",
+    "read_trace",
+]

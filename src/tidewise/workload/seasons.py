@@ -18,12 +18,12 @@ def _peak(hours: Rates, *, at_hour: float, sharpness: float) -> Rates:
 
 
 def _weekday_activity(hours: Rates) -> Rates:
-    return 0.8 * _peak(hours, at_hour=10.5, sharpness=5.0) + _peak(hours, at_hour=20.0, sharpness=8.0)
+    return 0.8 * _peak(hours, at_hour=10.5, sharpness=3.0) + _peak(hours, at_hour=20.0, sharpness=5.0)
 
 
 def _weekend_activity(hours: Rates) -> Rates:
     """Later in the morning and flatter; the evening stays."""
-    return 0.8 * _peak(hours, at_hour=13.5, sharpness=3.0) + 0.7 * _peak(hours, at_hour=20.5, sharpness=6.0)
+    return 0.8 * _peak(hours, at_hour=13.5, sharpness=2.0) + 0.7 * _peak(hours, at_hour=20.5, sharpness=5.0)
 
 
 _DAY = np.arange(0.0, 24.0, 1.0 / 60.0)
@@ -42,7 +42,7 @@ def _level(activity: Rates, *, night_share: float) -> Rates:
 
 
 def _day_factors(seconds: Rates, seed: int, *, purpose: str, day_s: float, spread: float) -> Rates:
-    """How much busier than usual each day is, running smoothly from noon to noon."""
+    """How much busier than usual each day is, in a straight line from the beginning of one to that of the next."""
     days = int(seconds[-1] // day_s) + 2
     factors = 1.0 + spread * np.clip(generator(seed, purpose).standard_normal(days), -3.0, 3.0)
     return np.maximum(np.interp(seconds / day_s, np.arange(days) + 0.0, factors), 0.0)

@@ -13,6 +13,8 @@ from tidewise.engines.simulator.stretch import SeriesColumns, Stretch
 
 _POLL_S = 0.1
 """How soon a job without a trigger interval looks again when nothing has arrived."""
+_SLOWEST = 1e-6
+"""A job that stands still until a failure is noticed still has a batch, which just does not end."""
 
 
 class MicroBatches:
@@ -82,13 +84,25 @@ class MicroBatches:
                 return busy
             arrived = self._arrived_before[second] + self._rates[second] * (start - second)
             waiting = arrived - self._committed
-            capacity = conditions.capacity_per_s * conditions.speed_at(start)
-            if waiting <= 0.0 or capacity <= 0.0:
+            if waiting <= 0.0 or conditions.capacity_per_s <= 0.0:
                 self._next_start_s = start + (interval_s or _POLL_S)
                 continue
             self._begun_s = start
-            self._ends_s = start + (self._batch.fixed_s + waiting / capacity) * self._noise[second]
+            self._ends_s = start + (self._batch.fixed_s + self._work_s(start, waiting)) * self._noise[second]
             self._takes_to = arrived
+
+    def _work_s(self, start_s: float, records: float) -> float:
+        """How long these records take from here on, while the job may still be warming up."""
+        conditions = self._conditions
+        full = conditions.capacity_per_s
+        now_s = start_s
+        while now_s < max(conditions.warm_until_s, conditions.impaired_until_s):
+            speed = max(_SLOWEST, conditions.speed_at(now_s + 0.5))
+            if records <= full * speed:
+                return now_s - start_s + records / (full * speed)
+            records -= full * speed
+            now_s += 1.0
+        return now_s - start_s + records / full
 
     def _commit(self, second: int, interval_s: float) -> None:
         begun, ends = self._begun_s, self._ends_s

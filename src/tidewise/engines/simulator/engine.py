@@ -49,7 +49,16 @@ class SimulatedClock:
 class Simulator:
     """An engine that models a cluster. Everything it says is simulated, and its name says so."""
 
-    def __init__(self, *, profile: SimulatorProfile, rates_per_s: Floats, seed: int, report_every_s: int = 10) -> None:
+    def __init__(
+        self,
+        *,
+        profile: SimulatorProfile,
+        rates_per_s: Floats,
+        seed: int,
+        report_every_s: int = 10,
+        controlled: bool = True,
+    ) -> None:
+        """`controlled`: whether the controller's own resources are paid for as well."""
         require(len(rates_per_s) > 0, "the simulator needs a load of at least one second")
         require(
             bool(np.isfinite(rates_per_s).all()) and float(rates_per_s.min()) >= 0.0,
@@ -60,6 +69,7 @@ class Simulator:
         self._rates = np.asarray(rates_per_s, dtype=np.float64)
         self._seed = seed
         self._report_every_s = report_every_s
+        self._controlled = controlled
         self._clock = SimulatedClock()
 
     @property
@@ -88,6 +98,7 @@ class Simulator:
             configuration=configuration,
             seed=self._seed,
             report_every_s=self._report_every_s,
+            controlled=self._controlled,
             profiler=lambda request: self._profile_copies(job, request),
         )
         self._clock.carry(job)
@@ -130,6 +141,7 @@ class Simulator:
             configuration=candidate,
             seed=self._seed * 1000 + start + number,
             report_every_s=self._report_every_s,
+            controlled=False,
             profiler=self._refuse_copies_of_copies,
         )
         # The worst moment is just before the next commit; the copy was launched at a commit.

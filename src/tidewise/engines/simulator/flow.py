@@ -43,7 +43,8 @@ class ContinuousFlow:
 
     def interrupt(self, at_s: float, *, replays: bool, commit_interval_s: float) -> float:
         """The job stops at once; with `replays`, what was done since the last checkpoint goes back into the queue."""
-        if replays and self._done:
+        # A job that breaks again before it is back has done nothing that could be lost.
+        if replays and self._done and at_s > self._restored_at_s:
             since_s = (at_s - self._restored_at_s) % commit_interval_s if commit_interval_s > 0 else 0.0
             first = max(0, len(self._done) - 1 - math.ceil(since_s), int(self._restored_at_s) - 1)
             again = max(0.0, self._done_total - self._done[first])

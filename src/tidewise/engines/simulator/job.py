@@ -60,11 +60,13 @@ class SimulatedJob:
         configuration: Configuration,
         seed: int,
         report_every_s: int,
+        controlled: bool,
         profiler: Callable[[ProfileRequest], ProfileOutcome],
     ) -> None:
         self._profile = profile
         self._rates = rates_per_s
         self._report_every_s = report_every_s
+        self._controlled = controlled
         self._profiler = profiler
         self._random = np.random.default_rng([seed, 2])
         self._conditions = Conditions()
@@ -189,14 +191,15 @@ class SimulatedJob:
         capacity = self._profile.capacity
         used = columns.processed_rate_per_s * capacity.cpu_s_per_record / np.maximum(cores, 1e-9)
         cpu = np.minimum(1.0, capacity.idle_cpu_share + used)
+        silent = self._rates[:count] <= 0.0  # nobody waits in a second in which nothing arrives
         return {
             "second": np.arange(count, dtype=np.float64),
             "input_rate_per_s": self._rates[:count],
             "processed_rate_per_s": columns.processed_rate_per_s,
             "backlog_records": columns.backlog_records,
-            "latency_p50_s": columns.latency_p50_s,
-            "latency_p95_s": columns.latency_p95_s,
-            "latency_p99_s": columns.latency_p99_s,
+            "latency_p50_s": np.where(silent, np.nan, columns.latency_p50_s),
+            "latency_p95_s": np.where(silent, np.nan, columns.latency_p95_s),
+            "latency_p99_s": np.where(silent, np.nan, columns.latency_p99_s),
             "up": up,
             "busy_share": columns.busy_share,
             "cpu_share": cpu,
@@ -231,6 +234,8 @@ class SimulatedJob:
         self._processing.run(first, stop, self._configuration.commit_interval_s)
         self._meter.add_executors(Purpose.EXECUTORS, self._paid, seconds)
         self._meter.add_fixed(Purpose.DRIVER, profile.driver, seconds)
+        if self._controlled:
+            self._meter.add_fixed(Purpose.CONTROLLER, profile.controller, seconds)
         if self._change is not None and self._change.runs_double:
             self._meter.add_executors(Purpose.DOUBLE_RUNNING, self._change.request.target, seconds)
             self._meter.add_fixed(Purpose.DOUBLE_RUNNING, profile.driver, seconds)

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-PERCENTILES = (0.50, 0.95, 0.99)
+_MOMENTS: Floats = np.linspace(0.01, 0.99, 21)
+"""The moments of a second whose arrivals stand for all of it."""
 
 
 def wait_in_flow(arrived: Floats, done: Floats) -> Floats:
@@ -42,18 +43,16 @@ def _reached(wanted: Floats, positions: Floats, times: Floats) -> Floats:
 def latency_in_batches(rates: Floats, commit_positions: Floats, commit_times: Floats) -> tuple[Floats, Floats, Floats]:
     """p50, p95 and p99 of the records that arrive in each second, when output comes with the commit of a batch.
 
-    Within a second the earliest records wait longest, so the p95 is the wait of those that come when 5 % of the
-    second is over. A wait that outlasts the run is NaN.
+    A second whose records were not all output before the run ended has NaN.
     """
-    seconds = np.arange(len(rates), dtype=np.float64)
-    before = np.concatenate(([0.0], np.cumsum(rates)[:-1]))
-    results = []
-    for percentile in PERCENTILES:
-        into = 1.0 - percentile
-        wanted = before + into * rates
-        batch = np.searchsorted(commit_positions, wanted * (1.0 - 1e-12), side="left")
-        known = batch < len(commit_times)
-        served = np.full(len(rates), np.nan)
-        served[known] = commit_times[batch[known]]
-        results.append(np.maximum(served - (seconds + into), 0.0))
-    return results[0], results[1], results[2]
+    seconds = np.arange(len(rates), dtype=np.float64)[:, np.newaxis]
+    before = np.concatenate(([0.0], np.cumsum(rates)[:-1]))[:, np.newaxis]
+    wanted = before + _MOMENTS * rates[:, np.newaxis]
+    # A trifle less, so that the last record of a batch does not fall into the next one by rounding.
+    batch = np.searchsorted(commit_positions, (wanted * (1.0 - 1e-12)).ravel(), side="left").reshape(wanted.shape)
+    served = np.append(commit_times, np.nan)[np.minimum(batch, len(commit_times))]
+    waits = np.sort(np.maximum(served - (seconds + _MOMENTS), 0.0), axis=1)
+    waits[np.isnan(waits).any(axis=1)] = np.nan
+    last = len(_MOMENTS) - 1
+    p50, p95, p99 = (waits[:, round(share * last)] for share in (0.50, 0.95, 0.99))
+    return p50, p95, p99

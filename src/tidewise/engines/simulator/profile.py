@@ -22,7 +22,7 @@ OUT_OF_MEMORY = "out-of-memory"
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class CapacityProfile(_Part):

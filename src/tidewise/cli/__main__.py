@@ -1,0 +1,5 @@
+"""`python -m tidewise.cli` is `tidewise`."""
+
+from tidewise.cli.app import main
+
+main()

@@ -1,0 +1,203 @@
+"""The commands. Each is thin: it reads its options, calls one room of the house and prints what came of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from tidewise import __version__
+from tidewise.cli.output import BAD_INPUT, console, experiment_progress, print_json
+from tidewise.cli.summary import summary_rows
+from tidewise.core import TidewiseError
+from tidewise.experiments import DEMO_PLAN, Experiment, Run, compare, find_runs, run_experiment
+from tidewise.policies import describe
+from tidewise.report import terminal_table, write_report
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Begin with:  tidewise demo",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+Out = Annotated[Path, typer.Option("--out", help="The folder that the runs go into.", show_default=True)]
+REPORT_NAME = "report.html"
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"tidewise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Keep streaming jobs at their promised latency and recovery time for the least money.
+
+    tidewise demo                         a day of load in seconds, tuned by each policy
+
+    tidewise experiment plan.toml         compare policies on the same load and faults
+
+    tidewise report runs/my-plan          tables and figures of any runs, as one page
+
+    tidewise policies                     what can decide, and its settings
+    """
+
+
+@app.command()
+def demo(
+    out: Out = Path("runs"),
+    json: Json = False,
+) -> None:
+    """Run a day of load on a SIMULATED Spark cluster under each policy, and write a report.
+
+    Nothing is installed or started: no Spark, no broker. It shows what a policy would do and cost.
+
+    For example:  tidewise demo --out /tmp/tidewise
+    """
+    home = _free_folder(out / "demo")
+    _show(_run(Experiment(DEMO_PLAN), home, quiet=json), report=home / REPORT_NAME, json=json)
+
+
+@app.command(name="experiment")
+def run_plan(
+    plan: Annotated[Path, typer.Argument(help="A plan file (TOML).", show_default=False)],
+    out: Out = Path("runs"),
+    json: Json = False,
+) -> None:
+    """Run policies x loads x seeds, with failures on a schedule; one folder per run, and a report.
+
+    Everything wrong with a plan is told before the first run begins: the line, and what to write instead.
+
+    For example:
+
+    tidewise experiment plan.toml
+
+    tidewise experiment plan.toml --out results --json > summary.json
+    """
+    experiment = Experiment(plan)
+    home = out / experiment.plan.name
+    _show(_run(experiment, home, quiet=json), report=home / REPORT_NAME, json=json)
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of runs.", show_default=False)],
+    to: Annotated[Path, typer.Option("--to", help="The page to write.")] = Path(REPORT_NAME),
+    title: Annotated[str | None, typer.Option("--title", help="The page's title.", show_default=False)] = None,
+    json: Json = False,
+) -> None:
+    """Turn any set of runs into one self-contained HTML page, and print its summary.
+
+    For example:
+
+    tidewise report runs/demo
+
+    tidewise report runs/a runs/b --to comparison.html --title "Before and after"
+    """
+    _show(find_runs(runs), report=to, json=json, title=title)
+
+
+@app.command()
+def policies(json: Json = False) -> None:
+    """List the policies that can decide, with their settings and defaults.
+
+    For example:  tidewise policies
+    """
+    known = describe()
+    if json:
+        print_json(
+            [
+                {
+                    "name": policy.name,
+                    "summary": policy.summary,
+                    "package": policy.package,
+                    "problem": policy.problem,
+                    "settings": [
+                        {"name": setting.name, "default": setting.default, "meaning": setting.doc}
+                        for setting in policy.settings
+                    ],
+                }
+                for policy in known
+            ]
+        )
+        return
+    screen = console()
+    for policy in known:
+        screen.print(f"[bold]{escape(policy.name)}[/bold]  {escape(policy.summary)}")
+        if policy.problem is not None:
+            screen.print(f"  [red]cannot be used:[/red] {escape(policy.problem)}")
+        if policy.settings:
+            table = Table(box=None, padding=(0, 2), show_header=False)
+            table.add_column(no_wrap=True)
+            table.add_column(no_wrap=True)
+            table.add_column()
+            for setting in policy.settings:
+                table.add_row(escape(setting.name), escape(str(setting.default)), escape(setting.doc))
+            screen.print(table)
+        screen.print()
+
+
+def _run(experiment: Experiment, home: Path, *, quiet: bool) -> list[Run]:
+    created = datetime.now(UTC).date().isoformat()
+    with experiment_progress(quiet=quiet) as progress:
+        return run_experiment(experiment, home, created=created, progress=progress)
+
+
+def _show(runs: list[Run], *, report: Path, json: bool, title: str | None = None) -> None:
+    aggregates = compare(runs)
+    if title is None:
+        write_report(runs, report)
+    else:
+        write_report(runs, report, title=title)
+    if json:
+        print_json({"report": str(report), "runs": summary_rows(aggregates)})
+        return
+    screen = console()
+    for scenario in dict.fromkeys(aggregate.scenario for aggregate in aggregates):
+        simulated = f"simulated with profile {scenario.profile}" if scenario.profile else f"on {scenario.engine}"
+        rows = [aggregate for aggregate in aggregates if aggregate.scenario == scenario]
+        screen.print(terminal_table(rows, title=f"{scenario.load} ({simulated})"))
+    screen.print(f"The report: [bold]{escape(str(report))}[/bold]", soft_wrap=True)
+
+
+def _free_folder(wanted: Path) -> Path:
+    """The demo may be run again and again: it never touches what an earlier one left."""
+    if not wanted.exists():
+        return wanted
+    number = 2
+    while wanted.with_name(f"{wanted.name}-{number}").exists():
+        number += 1
+    return wanted.with_name(f"{wanted.name}-{number}")
+
+
+def main() -> None:
+    """Run the command line; whatever the user can mend is one sentence on standard error and exit code 2."""
+    try:
+        app()
+    except TidewiseError as error:
+        console_errors(f"tidewise: {error}")
+        sys.exit(BAD_INPUT)
+    except BrokenPipeError:
+        # Somebody read only the beginning of the output (`| head`): nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def console_errors(sentence: str) -> None:
+    """One sentence on standard error, unadorned."""
+    sys.stderr.write(sentence + "\n")

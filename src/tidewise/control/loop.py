@@ -1,0 +1,402 @@
+"""The control loop itself: takes events, returns what to write down and what to do; no I/O and no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import singledispatchmethod
+
+from tidewise.control.commands import ApplyChange, Command, Handled, Input, StartProfile
+from tidewise.control.consult import Consultant
+from tidewise.control.guards import GUARDS, too_old
+from tidewise.control.lifecycle import Phase
+from tidewise.control.profiling import review_profile
+from tidewise.control.review import Facts, Guard, Proposal, Review, review
+from tidewise.control.settings import GuardSettings, LoopSettings
+from tidewise.control.state import State
+from tidewise.core import (
+    ChangeExpired,
+    ChangeFinished,
+    ChangeOutcome,
+    ChangeRequest,
+    ChangeRequested,
+    ChangeSettled,
+    ChangeStatus,
+    Configuration,
+    ConfigurationSpace,
+    ControllerStarted,
+    Decided,
+    Forecast,
+    Forecaster,
+    GuardVerdict,
+    JournalEvent,
+    Keep,
+    Origin,
+    Overridden,
+    OverrideLifted,
+    Paused,
+    PermanentError,
+    Policy,
+    Prices,
+    Profile,
+    ProfileExpired,
+    ProfileFinished,
+    ProfileRequest,
+    ProfileRequested,
+    Promises,
+    Reason,
+    Reconfigure,
+    Reported,
+    Resumed,
+    Situation,
+    Ticked,
+    Verdict,
+    format_duration,
+)
+
+
+class Loop:
+    """Keeps one job where its policy, its guards and its operators want it.
+
+    `handle` is called with every event in order of time, by one thread. Decisions are made on `Ticked`, at most one
+    per tick and per `decide_every_s`, counted from the last one: a tick that comes late brings one decision, not all
+    that were missed. The policy is asked only while reports are fresh; else the loop itself decides to keep.
+    """
+
+    def __init__(
+        self,
+        *,
+        run: str,
+        policy: Policy,
+        space: ConfigurationSpace,
+        promises: Promises,
+        prices: Prices,
+        forecaster: Forecaster | None = None,
+        settings: LoopSettings | None = None,
+        guard_settings: GuardSettings | None = None,
+        guards: Sequence[Guard] = GUARDS,
+    ) -> None:
+        self.run = run
+        """The name of the run: the beginning of every request id."""
+        self.policy = policy
+        self._space = space
+        self._prices = prices
+        self._settings = settings or LoopSettings()
+        self._guard_settings = guard_settings or GuardSettings()
+        self._guards = guards
+        self._consultant = Consultant(
+            policy=policy,
+            forecaster=forecaster,
+            horizon_s=self._settings.forecast_horizon_s,
+            step_s=self._settings.forecast_step_s,
+        )
+        self.state = State(settings=self._settings, promises=promises, history_s=policy.history_s)
+        self._events: list[JournalEvent] = []
+        self._commands: list[Command] = []
+
+    def handle(self, event: Input) -> Handled:
+        """Take one event in. See `Handled` for what the caller owes the result."""
+        self._events, self._commands = [], []
+        self._take(event)
+        return Handled(events=tuple(self._events), commands=tuple(self._commands))
+
+    def replay(self, events: Iterable[JournalEvent]) -> None:
+        """Take a journal in, on a fresh loop: as it was decided then, deciding nothing and commanding nothing."""
+        for event in events:
+            self.state.apply(event)
+            if isinstance(event, Reported):
+                self._learn(event)
+            elif isinstance(event, Decided) and event.origin is Origin.POLICY:
+                self._consultant.told()
+
+    def unfinished(self) -> tuple[Command, ...]:
+        """The commands that were requested and have not ended; to be issued again, with their ids, after a restart."""
+        commands: list[Command] = []
+        if self.state.change is not None and self.state.change.on:
+            commands.append(ApplyChange(request=self.state.change.request))
+        if self.state.profile is not None:
+            commands.append(StartProfile(request=self.state.profile))
+        return tuple(commands)
+
+    def next_due_s(self) -> float | None:
+        """When the next tick has something to do; None: at once."""
+        state, last_s = self.state, self.state.last_decided_at_s
+        if last_s is None:
+            return None
+        due = [last_s + self._settings.decide_every_s]
+        if state.change is not None and state.change.on:
+            due.append(state.change.request.deadline_s)
+        elif state.override is not None and not state.override.carried_out:
+            due.append(state.override.next_attempt_at_s)
+        if state.profile is not None:
+            due.append(state.profile.deadline_s)
+        return min(due)
+
+    # What each event brings about.
+
+    @singledispatchmethod
+    def _take(self, event: Input) -> None:
+        raise TypeError(f"the loop is not told of {type(event).__name__}")
+
+    @_take.register(ControllerStarted)
+    @_take.register(ProfileFinished)
+    @_take.register(Paused)
+    @_take.register(Resumed)
+    @_take.register(OverrideLifted)
+    def _take_note(self, event: ControllerStarted | ProfileFinished | Paused | Resumed | OverrideLifted) -> None:
+        self._emit(event)
+
+    @_take.register
+    def _take_report(self, event: Reported) -> None:
+        self._emit(event)
+        self._learn(event)
+        change = self.state.change
+        # Equal, not above: where the rollback was refused, further reports do not ask for it again.
+        if (
+            change is None
+            or change.phase is not Phase.ON_PROBATION
+            or change.broken_in_a_row != self._settings.broken_reports
+            or self.state.latest is not event.observation
+        ):
+            return
+        if change.kept_before and not change.request.source.takes_less_than(change.request.target):
+            sentence = (
+                f"The latency promise was kept before the change and is broken in {change.broken_in_a_row} reports "
+                "in a row since, so the job goes back to where it was."
+            )
+            self._roll_back(event.at_s, Reason(code="promise-broken", sentence=sentence))
+
+    @_take.register
+    def _take_outcome(self, event: ChangeFinished) -> None:
+        was_on = self._is_on(event.outcome.request_id)
+        self._emit(event)
+        if not was_on:
+            return
+        request = self._request()
+        if event.outcome.status is ChangeStatus.FAILED and event.outcome.configuration != request.source:
+            sentence = f"The change failed half-way, with {event.outcome.configuration} running: {event.outcome.detail}"
+            self._roll_back(event.at_s, Reason(code="change-failed", sentence=sentence))
+        self._pursue_override(event.at_s)
+
+    @_take.register
+    def _take_override(self, event: Overridden) -> None:
+        self._emit(event)
+        self._pursue_override(event.at_s)
+
+    @_take.register
+    def _take_tick(self, event: Ticked) -> None:
+        now_s = event.at_s
+        self._end_what_is_over(now_s)
+        self._pursue_override(now_s)
+        last_s = self.state.last_decided_at_s
+        if last_s is None or now_s >= last_s + self._settings.decide_every_s:
+            self._decide(now_s)
+
+    # The life of changes and profiles.
+
+    def _end_what_is_over(self, now_s: float) -> None:
+        state = self.state
+        if state.profile is not None and now_s >= state.profile.deadline_s:
+            self._emit(ProfileExpired(at_s=now_s, request_id=state.profile.request_id))
+        change = state.change
+        if change is None:
+            return
+        if change.on and now_s >= change.request.deadline_s:
+            self._end_overdue(now_s)
+        elif (
+            change.phase is Phase.ON_PROBATION
+            and change.finished_at_s is not None
+            and now_s >= change.finished_at_s + self._settings.probation_s
+        ):
+            self._emit(ChangeSettled(at_s=now_s, request_id=change.request.request_id))
+
+    def _end_overdue(self, now_s: float) -> None:
+        request = self._request()
+        observed = self.state.observed or request.source
+        if observed == request.target:
+            outcome = ChangeOutcome(
+                request_id=request.request_id,
+                status=ChangeStatus.APPLIED,
+                finished_at_s=now_s,
+                configuration=request.target,
+                detail="The engine gave no outcome before the deadline, but its reports show the target.",
+            )
+            self._emit(ChangeFinished(at_s=now_s, outcome=outcome))
+            return
+        self._emit(ChangeExpired(at_s=now_s, request_id=request.request_id, configuration=observed))
+        allowed = format_duration(request.deadline_s - request.requested_at_s)
+        sentence = f"The change did not reach its target within {allowed} and may still be on its way."
+        self._roll_back(now_s, Reason(code="change-expired", sentence=sentence))
+
+    def _roll_back(self, now_s: float, reason: Reason) -> None:
+        undone, observed = self._request(), self.state.observed
+        if undone.origin is Origin.ROLLBACK:
+            return  # The way back is not taken back: two configurations would take turns for ever.
+        if undone.origin is Origin.OPERATOR and self.state.override is not None:
+            return  # A person said so: it is tried again after a back-off, until it is lifted.
+        # Where the source runs, the engine may still be leaving it for the target.
+        source = undone.target if observed is None or observed == undone.source else observed
+        if undone.source.takes_less_than(source) and not self._known_to_be_kept(now_s):
+            sentence = (
+                f"{reason.sentence} But {undone.source} is less than {source}, and nothing is taken from a job "
+                "while its promise is broken or not known to be kept."
+            )
+            withheld = Keep(reason=Reason(code="rollback-withheld", sentence=sentence, evidence=reason.evidence))
+            self._emit(Decided(at_s=now_s, origin=Origin.ROLLBACK, decision=withheld))
+            return
+        decision = Reconfigure(target=undone.source, reason=reason)
+        self._propose(now_s, Origin.ROLLBACK, decision, source=source, undoes=undone.request_id)
+
+    def _known_to_be_kept(self, now_s: float) -> bool:
+        latest, within_s = self.state.latest, self._guard_settings.down_within_s
+        if latest is None or (within_s is not None and now_s - latest.time_s > within_s):
+            return False
+        return not self.state.promises.broken_by(latest)
+
+    def _pursue_override(self, now_s: float) -> None:
+        override, observed = self.state.override, self.state.observed
+        if override is None or override.carried_out or observed is None:
+            return
+        if self.state.requested is not None or now_s < override.next_attempt_at_s:
+            return
+        if observed == override.target:
+            sentence = f"{override.by} wants {observed}, which runs already."
+            keep = Keep(reason=Reason(code="operator-override", sentence=sentence))
+            self._emit(Decided(at_s=now_s, origin=Origin.OPERATOR, decision=keep))
+            return
+        sentence = f"{override.by} wants {override.target}, whatever the policy says."
+        reason = Reason(code="operator-override", sentence=sentence, evidence={"by": override.by})
+        self._propose(now_s, Origin.OPERATOR, Reconfigure(target=override.target, reason=reason), source=observed)
+
+    # Decisions.
+
+    def _decide(self, now_s: float) -> None:
+        observed, facts = self.state.observed, self._facts(now_s)
+        blind = _blind(facts)
+        if blind is not None or observed is None:
+            reason = blind or Reason(code="no-data", sentence="What runs is not known yet, so the job is left alone.")
+            self._emit(Decided(at_s=now_s, origin=Origin.POLICY, decision=Keep(reason=reason)))
+            return
+        situation = Situation(
+            now_s=now_s,
+            history=tuple(self.state.history),
+            observed=observed,
+            requested=self.state.requested,
+            last_change_finished_at_s=self.state.last_change_finished_at_s,
+            forecast=None,
+            profiles=tuple(self.state.profiles),
+            space=self._space,
+            promises=self.state.promises,
+            prices=self._prices,
+        )
+        decision, forecast = self._consultant.decide(situation)
+        if isinstance(decision, Reconfigure):
+            self._propose(now_s, Origin.POLICY, decision, source=observed, forecast=forecast)
+        elif isinstance(decision, Profile):
+            self._propose_profile(now_s, decision, facts, observed=observed, forecast=forecast)
+        else:
+            self._emit(Decided(at_s=now_s, origin=Origin.POLICY, decision=decision, forecast=forecast))
+
+    def _propose(
+        self,
+        now_s: float,
+        origin: Origin,
+        decision: Reconfigure,
+        *,
+        source: Configuration,
+        forecast: Forecast | None = None,
+        undoes: str | None = None,
+    ) -> None:
+        proposal = Proposal(origin=origin, source=source, target=decision.target, mechanism=decision.mechanism)
+        found = self._review(proposal, now_s)
+        self._emit(Decided(at_s=now_s, origin=origin, decision=decision, verdicts=found.verdicts, forecast=forecast))
+        if found.cost is None:
+            return
+        allowed_s = max(self._settings.deadline_minimum_s, self._settings.deadline_factor * found.cost.duration_s)
+        request = ChangeRequest(
+            request_id=self._next_id(),
+            origin=origin,
+            source=source,
+            target=found.target,
+            mechanism=found.cost.mechanism,
+            requested_at_s=now_s,
+            deadline_s=now_s + allowed_s,
+            reason=decision.reason,
+            undoes=undoes,
+        )
+        self._emit(ChangeRequested(at_s=now_s, request=request))
+        self._commands.append(ApplyChange(request=request))
+
+    def _review(self, proposal: Proposal, now_s: float) -> Review:
+        try:
+            return review(proposal, self._facts(now_s), self._guards)
+        except PermanentError as error:
+            reason = Reason(code="impossible-change", sentence=f"This cannot be done: {error}.")
+            veto = GuardVerdict(guard="possible", verdict=Verdict.VETO, reason=reason)
+            return Review(target=proposal.target, cost=None, verdicts=(veto,))
+
+    def _propose_profile(
+        self, now_s: float, decision: Profile, facts: Facts, *, observed: Configuration, forecast: Forecast | None
+    ) -> None:
+        on = self.state.profile
+        verdicts = review_profile(decision, facts, observed=observed, profile_on=None if on is None else on.request_id)
+        self._emit(Decided(at_s=now_s, origin=Origin.POLICY, decision=decision, verdicts=verdicts, forecast=forecast))
+        if verdicts:
+            return
+        takes_s = decision.settle_s + decision.measure_s
+        request = ProfileRequest(
+            request_id=self._next_id(),
+            candidates=decision.candidates,
+            settle_s=decision.settle_s,
+            measure_s=decision.measure_s,
+            inject_failure=decision.inject_failure,
+            requested_at_s=now_s,
+            deadline_s=now_s + self._settings.deadline_minimum_s + self._settings.profile_deadline_factor * takes_s,
+            reason=decision.reason,
+        )
+        self._emit(ProfileRequested(at_s=now_s, request=request))
+        self._commands.append(StartProfile(request=request))
+
+    # Small helpers.
+
+    def _emit(self, event: JournalEvent) -> None:
+        self.state.apply(event)
+        self._events.append(event)
+
+    def _learn(self, event: Reported) -> None:
+        # What the state did not take, because it came too late or from a wrong clock, is not learned from either.
+        if self.state.latest is event.observation:
+            self._consultant.learn(event.observation)
+
+    def _next_id(self) -> str:
+        return f"{self.run}-{self.state.requests + 1}"
+
+    def _is_on(self, request_id: str) -> bool:
+        change = self.state.change
+        return change is not None and change.on and change.request.request_id == request_id
+
+    def _request(self) -> ChangeRequest:
+        if self.state.change is None:
+            raise LookupError("no change was ever requested")
+        return self.state.change.request
+
+    def _facts(self, now_s: float) -> Facts:
+        state = self.state
+        return Facts(
+            now_s=now_s,
+            latest=state.latest,
+            requested=state.requested,
+            paused_by=state.paused_by,
+            overridden_by=None if state.override is None else state.override.by,
+            last_change_finished_at_s=state.last_change_finished_at_s,
+            barred_until_s={target: bar.until_s for target, bar in state.bars.items()},
+            space=self._space,
+            settings=self._guard_settings,
+        )
+
+
+def _blind(facts: Facts) -> Reason | None:
+    """Why the policy cannot be asked; None: it can."""
+    if facts.latest is None:
+        return Reason(code="no-data", sentence="There is no report of the job yet, so it is left as it is.")
+    veto = too_old(facts, facts.settings.fresh_within_s, what="the job is left as it is")
+    return None if veto is None else veto.reason

@@ -1,0 +1,155 @@
+"""A plan made concrete: the profile, the space, the loads and the policies it names, checked before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tidewise.core import (
+    BadInputError,
+    Configuration,
+    ConfigurationSpace,
+    InvalidValueError,
+    Mechanism,
+    Policy,
+    Prices,
+    Promises,
+)
+from tidewise.engines.simulator import SimulatorProfile, load_profile
+from tidewise.experiments.fixed_run import fault_schedule
+from tidewise.experiments.hindsight import Hindsight
+from tidewise.experiments.plan import LoadTable, Plan, PolicyTable, read_plan
+from tidewise.experiments.record import FaultRecord
+from tidewise.experiments.toml_file import did_you_mean, line_of
+from tidewise.policies import BestFixed, make_policy
+from tidewise.workload import Load, Rates
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trial:
+    """One load with one seed and its failures, the same for every policy."""
+
+    load: str
+    seed: int
+    rates_per_s: Rates
+    faults: tuple[FaultRecord, ...]
+    hindsight: Hindsight
+
+
+class Experiment:
+    """Everything a plan needs; building it finds what is wrong with the plan, with the line in its file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.plan: Plan = read_plan(path)
+        self._text = path.read_text(encoding="utf-8")
+        with self._at("profile"):
+            name = self.plan.profile
+            local = path.parent / name
+            self.profile: SimulatorProfile = load_profile(str(local) if name.endswith(".toml") else name)
+        with self._at("promises"):
+            self.promises: Promises = self.plan.promises.promises()
+        with self._at("prices"):
+            self.prices: Prices = self.plan.prices.prices()
+        with self._at("space"):
+            self.space: ConfigurationSpace = self.plan.space.space(self.profile.changes)
+        with self._at("start"):
+            self.start: Configuration = self.plan.start.configuration(self.space)
+            if self.start not in self.space:
+                raise BadInputError(
+                    f"{self.start} is not in the space; the nearest is {self.space.nearest(self.start)}"
+                )
+        self._check_failures()
+        self._loads: list[tuple[LoadTable, Load]] = []
+        for index, table in enumerate(self.plan.loads):
+            with self._at("loads", index):
+                load = table.load(path.parent)
+                load.rates_per_s(self.duration_s, self.plan.seeds[0])
+                self._loads.append((table, load))
+        for index, policy in enumerate(self.plan.policies):
+            with self._at("policies", index):
+                self._check_policy(policy)
+
+    @property
+    def duration_s(self) -> int:
+        return int(self.plan.duration)
+
+    @property
+    def run_count(self) -> int:
+        return len(self.plan.loads) * len(self.plan.seeds) * len(self.plan.policies)
+
+    def trials(self) -> Iterator[Trial]:
+        """Load by load and seed by seed; BadInputError where no configuration could keep the promises on a load."""
+        for index, (table, load) in enumerate(self._loads):
+            for seed in self.plan.seeds:
+                rates = load.rates_per_s(self.duration_s, seed)
+                faults = fault_schedule(self.plan.failures, self.duration_s, seed)
+                hindsight = Hindsight(
+                    profile=self.profile,
+                    rates_per_s=rates,
+                    seed=seed,
+                    faults=faults,
+                    space=self.space,
+                    promises=self.promises,
+                    prices=self.prices,
+                )
+                with self._at("loads", index):
+                    if not np.any(rates > 0):
+                        raise BadInputError(f"the load {table.name!r} is zero in every second")
+                    hindsight.refuse_the_impossible(table.name, self.start)
+                yield Trial(load=table.name, seed=seed, rates_per_s=rates, faults=faults, hindsight=hindsight)
+
+    def policy(self, table: PolicyTable, trial: Trial) -> Policy:
+        """The policy of a run; best-fixed looks at the load of this very trial."""
+        if table.policy == BestFixed.name:
+            return BestFixed(configuration=trial.hindsight.cheapest())
+        return make_policy(table.policy, table.settings)
+
+    def _check_policy(self, table: PolicyTable) -> None:
+        if table.policy == BestFixed.name:
+            if table.settings:
+                raise BadInputError(f"best-fixed has no settings, but {', '.join(table.settings)} was given")
+            return
+        policy = make_policy(table.policy, table.settings)
+        mechanism = getattr(policy, "mechanism", None)
+        offered = [cost.mechanism for cost in self.space.changes]
+        if isinstance(mechanism, Mechanism) and mechanism not in offered:
+            raise BadInputError(
+                f"policy {table.label!r} names the mechanism {mechanism}; the profile {self.profile.name} offers "
+                f"only {', '.join(offered)}"
+            )
+
+    def _check_failures(self) -> None:
+        failures = self.plan.failures
+        if failures is None:
+            return
+        with self._at("failures", "kind"):
+            if failures.kind not in self.profile.failures:
+                known = list(self.profile.failures)
+                raise BadInputError(
+                    f"the profile {self.profile.name} knows no failure {failures.kind!r}; "
+                    f"{did_you_mean(failures.kind, known)}"
+                )
+        with self._at("failures", "every"):
+            if failures.every <= 0 or failures.jitter < 0:
+                raise BadInputError("failures need an interval above 0s and a jitter of at least 0s")
+
+    def _at(self, *place: str | int) -> _Where:
+        return _Where(self._path, line_of(self._text, place))
+
+
+class _Where:
+    """Adds file and line to whatever is found wrong inside."""
+
+    def __init__(self, path: Path, line: int | None) -> None:
+        self._prefix = f"{path}" + (f", line {line}" if line is not None else "")
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, BadInputError | InvalidValueError):
+            raise BadInputError(f"{self._prefix}: {error}") from error

@@ -1,0 +1,237 @@
+"""Runs a plan: each policy on each load with each seed, every run a folder of its own."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tidewise import __version__
+from tidewise.control import Durability, Loop, Runner, RunnerSettings, SqliteJournal
+from tidewise.core import (
+    BadInputError,
+    ChangeExpired,
+    ChangeFinished,
+    ChangeOutcome,
+    ChangeRequest,
+    ChangeRequested,
+    ChangeStatus,
+    Decided,
+    FaultInjected,
+    Forecast,
+    Journal,
+    JournalEvent,
+    Policy,
+)
+from tidewise.engines.simulator import Simulator
+from tidewise.experiments.experiment import Experiment, Trial
+from tidewise.experiments.fixed_run import series_of
+from tidewise.experiments.plan import PolicyTable
+from tidewise.experiments.record import (
+    JOURNAL_FILE,
+    ChangeRecord,
+    Run,
+    RunRecord,
+    begin_run,
+    finish_run,
+)
+from tidewise.forecast import Naive
+from tidewise.policies import BestFixed, Static
+from tidewise.workload import Rates
+
+FORECAST_SHOWN_S = 600.0
+"""Reports show the load beside what had been forecast for it this long before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far an experiment is."""
+
+    run: str
+    done_runs: int
+    total_runs: int
+    run_share: float
+    """Of the run that is on."""
+
+
+def run_experiment(
+    experiment: Experiment, home: Path, *, created: str, progress: Callable[[Progress], None] | None = None
+) -> list[Run]:
+    """Run everything into the folder `home`, where each run appears when it is complete.
+
+    Promises that no configuration can keep are found before the first run on the load in question.
+    """
+    if home.exists():
+        raise BadInputError(f"{home} exists already; remove it, or choose another folder with --out")
+    runs: list[Run] = []
+    for trial in experiment.trials():
+        for table in experiment.plan.policies:
+            name = f"{trial.load}-{table.label}-{trial.seed}"
+
+            def told(now_s: float, name: str = name) -> None:
+                if progress is not None:
+                    share = min(1.0, now_s / experiment.duration_s)
+                    progress(Progress(run=name, done_runs=len(runs), total_runs=experiment.run_count, run_share=share))
+
+            told(0.0)
+            runs.append(
+                _run(
+                    experiment=experiment,
+                    trial=trial,
+                    table=table,
+                    folder=home / name,
+                    created=created,
+                    progress=told,
+                )
+            )
+    return runs
+
+
+def _run(
+    *,
+    experiment: Experiment,
+    trial: Trial,
+    table: PolicyTable,
+    folder: Path,
+    created: str,
+    progress: Callable[[float], None],
+) -> Run:
+    policy = experiment.policy(table, trial)
+    start = policy.configuration if isinstance(policy, BestFixed) else experiment.start
+    report_every_s = int(experiment.plan.control.report_every)
+    simulator = Simulator(
+        profile=experiment.profile,
+        rates_per_s=trial.rates_per_s,
+        seed=trial.seed,
+        report_every_s=report_every_s,
+        controlled=_is_controlled(policy),
+    )
+    job = simulator.launch(start)
+    work = begin_run(folder)
+    # An experiment can be run again; only a job in production needs its journal to outlive the power supply.
+    with SqliteJournal(work / JOURNAL_FILE, durability=Durability.PROCESS) as journal:
+        ledger = Ledger(journal)
+        loop = Loop(
+            run=folder.name,
+            policy=policy,
+            space=experiment.space,
+            promises=experiment.promises,
+            prices=experiment.prices,
+            forecaster=Naive(),
+            settings=experiment.plan.control.loop_settings(),
+            guard_settings=experiment.plan.control.guard_settings(),
+        )
+        runner = Runner(
+            job=job,
+            loop=loop,
+            journal=ledger,
+            clock=simulator.clock,
+            settings=RunnerSettings(poll_every_s=float(report_every_s)),
+            progress=progress,
+        )
+        for fault in trial.faults:
+            runner.run(fault.at_s)
+            job.inject(fault.kind)
+            runner.record(FaultInjected(at_s=fault.at_s, fault=fault.kind))
+        runner.run(float(experiment.duration_s))
+        runner.finish("the load has ended")
+        job.stop()
+    record = RunRecord(
+        name=folder.name,
+        engine="simulator",
+        profile=experiment.profile.name,
+        load=trial.load,
+        policy=table.label,
+        seed=trial.seed,
+        duration_s=float(experiment.duration_s),
+        start=start,
+        promises=experiment.promises,
+        prices=experiment.prices,
+        faults=trial.faults,
+        changes=ledger.changes(),
+        meter=job.meter(),
+        versions={
+            "tidewise": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "profile": experiment.profile.digest,
+        },
+        plan=experiment.plan.resolved(),
+        complete=True,
+        created=created,
+    )
+    return finish_run(work, record, series_of(job.series(), ledger.forecast_per_s(experiment.duration_s)))
+
+
+def _is_controlled(policy: Policy) -> bool:
+    """A job that nobody ever changes needs no controller, and so does not pay for one."""
+    return not isinstance(policy, Static | BestFixed)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """A journal that also keeps in memory what a run's record and series need of it."""
+
+    journal: Journal
+    _requests: dict[str, ChangeRequest] = field(default_factory=dict)
+    _ends: dict[str, ChangeOutcome] = field(default_factory=dict)
+    _forecasts: list[Forecast] = field(default_factory=list)
+
+    def append(self, events: Iterable[JournalEvent]) -> None:
+        written = tuple(events)
+        self.journal.append(written)
+        for event in written:
+            if isinstance(event, Decided) and event.forecast is not None:
+                self._forecasts.append(event.forecast)
+            elif isinstance(event, ChangeRequested):
+                self._requests[event.request.request_id] = event.request
+            elif isinstance(event, ChangeFinished):
+                self._ends.setdefault(event.outcome.request_id, event.outcome)
+            elif isinstance(event, ChangeExpired):
+                late = ChangeOutcome(
+                    request_id=event.request_id,
+                    status=ChangeStatus.FAILED,
+                    finished_at_s=event.at_s,
+                    configuration=event.configuration,
+                    detail="the target did not run before the deadline",
+                )
+                self._ends.setdefault(event.request_id, late)
+
+    def read(self) -> Iterable[JournalEvent]:
+        return self.journal.read()
+
+    def close(self) -> None:
+        self.journal.close()
+
+    def changes(self) -> tuple[ChangeRecord, ...]:
+        """Every change that was asked for, with its end."""
+        records = []
+        for request_id, request in self._requests.items():
+            end = self._ends.get(request_id)
+            records.append(
+                ChangeRecord(
+                    requested_at_s=request.requested_at_s,
+                    finished_at_s=None if end is None else max(end.finished_at_s, request.requested_at_s),
+                    mechanism=request.mechanism,
+                    origin=request.origin,
+                    source=request.source,
+                    target=request.target,
+                    status=None if end is None else end.status,
+                    gap_s=0.0 if end is None else end.gap_s,
+                    reason=request.reason.sentence,
+                )
+            )
+        return tuple(records)
+
+    def forecast_per_s(self, duration_s: int) -> Rates:
+        """For each second, the median that had been forecast for it `FORECAST_SHOWN_S` before; NaN where none was."""
+        shown = np.full(duration_s, np.nan)
+        for forecast in self._forecasts:
+            path = forecast.path()
+            step = min(len(path) - 1, int(FORECAST_SHOWN_S // forecast.step_s))
+            begin = int(forecast.made_at_s + step * forecast.step_s)
+            shown[begin : begin + int(forecast.step_s)] = path[step]
+        return shown

@@ -1,0 +1,199 @@
+"""Reads a TOML file into a checked model; what is wrong is told with its line and what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from tidewise.core import BadInputError, parse_duration_s, parse_memory_mib, parse_range
+
+Model = TypeVar("Model", bound=BaseModel)
+Place = tuple[str | int, ...]
+
+_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]\]?")
+_KEY = re.compile(r"""^\s*("[^"]*"|'[^']*'|[A-Za-z0-9_.-]+)\s*=""")
+
+
+class Table(BaseModel):
+    """A table of a file: every key is known, and nothing is changed after it was read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f'{value!r} has no unit; write it like "{value}s"')
+    return parse_duration_s(value) if isinstance(value, str) else value
+
+
+def _memory(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise ValueError(f'{value!r} has no unit; write it like "{value}MiB" or "{value}GiB"')
+    return parse_memory_mib(value) if isinstance(value, str) else value
+
+
+Duration = Annotated[float, BeforeValidator(_duration)]
+"""Seconds, written with a unit."""
+Memory = Annotated[int, BeforeValidator(_memory)]
+"""MiB, written with a unit."""
+
+
+def _values(value: object, read: typing.Callable[[object], float]) -> tuple[float, ...]:
+    """One value, a list of values, or a range with a step, ascending."""
+    if isinstance(value, list):
+        return tuple(sorted({read(item) for item in value}))
+    if isinstance(value, str) and ".." in value:
+        first_text, last_text, step_text = parse_range(value)
+        first, last = read(_plain(first_text)), read(_plain(last_text))
+        step = read(_plain(step_text)) if step_text is not None else 1.0
+        if step <= 0 or last < first:
+            raise ValueError(f"{value!r} holds nothing; write the smaller end first and a step above 0")
+        count = int((last - first) / step + 1e-9) + 1
+        if count > 10_000:
+            raise ValueError(f"{value!r} holds {count} values; give a larger step")
+        return tuple(first + step * index for index in range(count))
+    return (read(value),)
+
+
+def _plain(text: str) -> object:
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        return text
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f'{value!r} is not a number, a list of numbers or a range such as "1..24"')
+    return float(value)
+
+
+def _whole_number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f'{value!r} is not a whole number, a list of them or a range such as "1..24"')
+    return value
+
+
+def _seconds(value: object) -> float:
+    read = _duration(value)
+    if not isinstance(read, float):
+        raise ValueError(f'{value!r} is not a duration; write it like "10s"')
+    return read
+
+
+def _mib(value: object) -> float:
+    read = _memory(value)
+    if not isinstance(read, int):
+        raise ValueError(f'{value!r} is not an amount of memory; write it like "4GiB"')
+    return read
+
+
+Counts = Annotated[tuple[int, ...], BeforeValidator(lambda value: tuple(map(int, _values(value, _whole_number))))]
+Numbers = Annotated[tuple[float, ...], BeforeValidator(lambda value: _values(value, _number))]
+Durations = Annotated[tuple[float, ...], BeforeValidator(lambda value: _values(value, _seconds))]
+Memories = Annotated[tuple[int, ...], BeforeValidator(lambda value: tuple(map(int, _values(value, _mib))))]
+
+
+def read_toml(path: Path, model: type[Model]) -> Model:
+    """The file as this model; BadInputError, and nothing else, for whatever is wrong with it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadInputError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path} cannot be read: {error}") from error
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadInputError(f"{path} is not TOML: {error}") from error
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise BadInputError(_sentence(path, text, error, model)) from error
+
+
+def line_of(text: str, place: Place) -> int | None:
+    """The line in which this key stands, or else the table that it belongs to."""
+    lines = _lines(text)
+    for length in range(len(place), 0, -1):
+        if place[:length] in lines:
+            return lines[place[:length]]
+    return None
+
+
+def _lines(text: str) -> dict[Place, int]:
+    found: dict[Place, int] = {}
+    counts: dict[Place, int] = {}
+    table: Place = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        header = _HEADER.match(line)
+        if header:
+            names: Place = tuple(part.strip().strip("\"'") for part in header[2].split("."))
+            if header[1] == "[[":
+                index = counts.get(names, 0)
+                counts[names] = index + 1
+                table = (*names, index)
+                found.setdefault(names, number)
+            else:
+                table = names
+            found.setdefault(table, number)
+            continue
+        key = _KEY.match(line)
+        if key:
+            dotted: Place = tuple(part.strip("\"'") for part in key[1].split("."))
+            found.setdefault((*table, *dotted), number)
+    return found
+
+
+def _sentence(path: Path, text: str, error: ValidationError, model: type[BaseModel]) -> str:
+    first = error.errors()[0]
+    place: Place = first["loc"]
+    line = line_of(text, place)
+    where = f"{path}" + (f", line {line}" if line is not None else "")
+    name = ".".join(str(part) for part in place)
+    if first["type"] == "extra_forbidden":
+        known = _keys_at(model, place[:-1])
+        close = difflib.get_close_matches(str(place[-1]), known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+        return f"{where}: unknown key {str(place[-1])!r}; {hint}"
+    if first["type"] == "missing":
+        return f"{where}: {name} is missing"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {name or 'the file'}: {message}"
+
+
+def _keys_at(model: type[BaseModel], place: Place) -> list[str]:
+    """The keys that the table at this place may have."""
+    here: type[BaseModel] = model
+    for part in place:
+        if isinstance(part, int):
+            continue
+        field = here.model_fields.get(part)
+        inner = _model_in(field.annotation) if field is not None else None
+        if inner is None:
+            return []
+        here = inner
+    return list(here.model_fields)
+
+
+def _model_in(annotation: object) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for part in typing.get_args(annotation):
+        inner = _model_in(part)
+        if inner is not None:
+            return inner
+    return None
+
+
+def did_you_mean(word: str, known: Mapping[str, object] | list[str]) -> str:
+    """A hint for a word that is not known."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"

@@ -1,0 +1,137 @@
+"""The whole report as one page that needs nothing else: no server, no network, no second file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from string import Template
+
+from plotly.offline import get_plotlyjs
+
+from tidewise.core import BadInputError, PermanentError, format_duration
+from tidewise.experiments.comparison import Aggregate, compare
+from tidewise.experiments.measures import CALM_S
+from tidewise.experiments.record import Run
+from tidewise.report import palette, wording
+from tidewise.report.headlines import headlines
+from tidewise.report.markup import anchor, page_text
+from tidewise.report.scenario import Looks, scenario_section
+from tidewise.report.table import COLUMNS
+
+DEFAULT_TITLE = "Tidewise report"
+
+_FURTHER_DEFINITIONS = {
+    "bad seconds per change": (
+        "Bad seconds from the request of a change until the job was calm again after it "
+        f"({CALM_S} good seconds in a row), or until the next change was asked for; without those within the recovery "
+        "from a failure. Changes asked for during such a recovery are left out."
+    ),
+    "gap per change": "How long the job gave no output because of a change, as the engine reported it.",
+    "promises kept": (
+        "In the sentences at the top: the share of all seconds that met the promised latency is as high as promised "
+        "for every seed, and no recovery took longer than promised."
+    ),
+}
+
+
+def build_report(runs: Sequence[Run], *, title: str = DEFAULT_TITLE) -> str:
+    """The page, as HTML; BadInputError without runs. The same runs give the same page."""
+    if not runs:
+        raise BadInputError("there are no runs to report on")
+    aggregates = compare(runs)
+    policies = [aggregate.policy for aggregate in aggregates]
+    looks = Looks(colours=palette.colours(policies), dashes=palette.dashes(policies))
+    sections = {
+        f"load-{number}-{anchor(scenario.load)}": list(members)
+        for number, (scenario, members) in enumerate(
+            groupby(aggregates, key=lambda aggregate: aggregate.scenario), start=1
+        )
+    }
+    origins = sorted({wording.origin(aggregate.scenario) for aggregate in aggregates})
+    template = Template(_package_text("page.html"))
+    return template.substitute(
+        title=page_text(title),
+        style=_package_text("page.css"),
+        origin=page_text(f"{len(runs)} runs, {wording.listing(origins)}."),
+        headlines=_headlines(list(sections.values())),
+        contents=_contents(sections),
+        scenarios="\n".join(scenario_section(place, members, runs, looks) for place, members in sections.items()),
+        definitions=_definitions(),
+        runs=_runs_table(runs),
+        plotly=get_plotlyjs(),
+    )
+
+
+def write_report(runs: Sequence[Run], path: Path, *, title: str = DEFAULT_TITLE) -> None:
+    """Write the page, whole or not at all; PermanentError where the disk does not take it."""
+    page = build_report(runs, title=title)
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            file.write(page)
+        temporary.chmod(0o644)  # a temporary file is for its owner only; a report is to be shared
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise PermanentError(f"the report {path} could not be written: {error.strerror or error}") from error
+
+
+def _package_text(name: str) -> str:
+    return files("tidewise.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _headlines(scenarios: Sequence[Sequence[Aggregate]]) -> str:
+    said = [sentence for aggregates in scenarios for sentence in headlines(aggregates)]
+    return f"<ul>{''.join(f'<li>{page_text(sentence)}</li>' for sentence in said)}</ul>"
+
+
+def _contents(sections: dict[str, list[Aggregate]]) -> str:
+    names = ("load", "latency", "distribution", "recovery", "resources", "timeline")
+    items = []
+    for place, aggregates in sections.items():
+        inner = [f'<a href="#{place}-figure-{number}">{name}</a>' for number, name in enumerate(names, start=1)]
+        inner += [f'<a href="#{place}-changes">changes</a>', f'<a href="#{place}-notes">notes</a>']
+        load = page_text(aggregates[0].scenario.load)
+        items.append(f'<li><a href="#{place}">{load}</a> <span class="inner">({" · ".join(inner)})</span></li>')
+    items.append('<li><a href="#definitions">Definitions</a> · <a href="#runs">Runs</a></li>')
+    return f"<ul>{''.join(items)}</ul>"
+
+
+def _definitions() -> str:
+    listed = [(column.title, column.meaning) for column in COLUMNS] + list(_FURTHER_DEFINITIONS.items())
+    return f"<dl>{''.join(f'<dt>{page_text(term)}</dt><dd>{page_text(text)}</dd>' for term, text in listed)}</dl>"
+
+
+def _runs_table(runs: Sequence[Run]) -> str:
+    titles = ("run", "policy", "load", "seed", "engine", "profile", "length", "complete", "made", "start", "versions")
+    rows = []
+    for run in sorted(runs, key=lambda run: (run.record.load, run.record.policy, run.record.seed, run.record.name)):
+        record = run.record
+        cells = (
+            record.name,
+            record.policy,
+            record.load,
+            str(record.seed),
+            record.engine,
+            record.profile or wording.MISSING,
+            format_duration(record.duration_s),
+            "yes" if record.complete else "no",
+            record.created,
+            str(record.start),
+            ", ".join(f"{name} {version}" for name, version in sorted(record.versions.items())),
+        )
+        rows.append(f"<tr>{''.join(f'<td>{page_text(cell)}</td>' for cell in cells)}</tr>")
+    head = "".join(f'<th scope="col">{title}</th>' for title in titles)
+    return (
+        f"<details><summary>All {len(runs)} runs, their versions and where they started</summary>"
+        f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+        "</div></details>"
+    )

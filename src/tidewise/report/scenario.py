@@ -1,0 +1,207 @@
+"""One scenario's part of the page: its facts, tables, figures and notes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from tidewise.core import format_duration
+from tidewise.experiments.comparison import Aggregate, scenario_of
+from tidewise.experiments.record import Run
+from tidewise.report import wording
+from tidewise.report.drawing import Shown, TimeAxis, time_axis
+from tidewise.report.figures import (
+    distribution_figure,
+    latency_figure,
+    load_figure,
+    recovery_figure,
+    resources_figure,
+)
+from tidewise.report.markup import page_text
+from tidewise.report.notes import notes
+from tidewise.report.palette import NEUTRAL
+from tidewise.report.table import COLUMNS
+from tidewise.report.timeline import timeline_figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looks:
+    """How each policy is drawn, on the whole page."""
+
+    colours: Mapping[str, str]
+    dashes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Figure:
+    title: str
+    caption: str
+    drawn: go.Figure
+
+
+def scenario_section(place: str, aggregates: Sequence[Aggregate], runs: Sequence[Run], looks: Looks) -> str:
+    """The section; `place` is the start of all anchors in it."""
+    shown = _shown(aggregates, runs, looks)
+    axis = time_axis(max(len(one.series) for one in shown))
+    parts = [
+        f'<section id="{place}">',
+        f"<h2>{page_text(aggregates[0].scenario.load)}</h2>",
+        f'<p class="facts">{page_text(facts(aggregates))}</p>',
+        _summary_table(aggregates, looks),
+    ]
+    for number, figure in enumerate(_figures(shown, axis), start=1):
+        name = f"{place}-figure-{number}"
+        parts += [
+            f'<h3 id="{name}">{figure.title}</h3>',
+            f"<figure><figcaption>{figure.caption}</figcaption>",
+            f'<div class="plot" id="{name}-plot" role="img" aria-label="{figure.title}"></div></figure>',
+            # Plotly writes <, > and / as escapes, so nothing in it can end the script.
+            f'<script type="application/json" data-figure="{name}-plot">{figure.drawn.to_json()}</script>',
+        ]
+    parts += [
+        f'<h3 id="{place}-changes">What changes cost</h3>',
+        _change_table(aggregates, looks),
+        f'<h3 id="{place}-notes">Notes</h3>',
+        '<ol class="notes">',
+        *(f"<li>{page_text(note)}</li>" for note in notes(aggregates, shown, axis)),
+        "</ol>",
+        "</section>",
+    ]
+    return "\n".join(parts)
+
+
+def facts(aggregates: Sequence[Aggregate]) -> str:
+    """Where the figures come from, and under which promises and prices."""
+    record = aggregates[0].summaries[0].record
+    seeds = wording.seeds(aggregates)
+    origin = wording.origin(aggregates[0].scenario)
+    prices = record.prices
+    return " · ".join(
+        [
+            f"{origin[0].upper()}{origin[1:]}",
+            format_duration(record.duration_s),
+            f"{len(record.faults)} failures",
+            f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(str(seed) for seed in seeds)}",
+            f"promised: {wording.promises(record.promises)}",
+            f"{prices.core_hour:g} {prices.currency} per core-hour and {prices.gib_hour:g} per GiB-hour",
+        ]
+    )
+
+
+def _shown(aggregates: Sequence[Aggregate], runs: Sequence[Run], looks: Looks) -> list[Shown]:
+    """The first seed that every policy ran, or else the first of each."""
+    common = set.intersection(*({one.record.seed for one in aggregate.summaries} for aggregate in aggregates))
+    shown = []
+    for aggregate in aggregates:
+        seed = min(common) if common else aggregate.summaries[0].record.seed
+        summary = next(one for one in aggregate.summaries if one.record.seed == seed)
+        run = next(
+            run for run in runs if run.record is summary.record and scenario_of(run.record) == aggregate.scenario
+        )
+        shown.append(
+            Shown(
+                policy=aggregate.policy,
+                colour=looks.colours[aggregate.policy],
+                dash=looks.dashes[aggregate.policy],
+                summary=summary,
+                series=run.read_series(),
+            )
+        )
+    return shown
+
+
+def _figures(shown: Sequence[Shown], axis: TimeAxis) -> Iterator[_Figure]:
+    yield _Figure(
+        title="Load and forecast",
+        caption="Records that arrived per second, and the median that had been forecast for that time.",
+        drawn=load_figure(shown, axis),
+    )
+    yield _Figure(
+        title="Latency over time",
+        caption="By arrival, log scale. Bold: the median second of each point; thin: its slowest. Dashed: the limit of "
+        "a good second. Dotted red: failures. Red triangles: seconds whose records were never output.",
+        drawn=latency_figure(shown, axis),
+    )
+    yield _Figure(
+        title="How often it was how slow",
+        caption="Share of all seconds whose latency was higher than a value; further down and left is better. A line "
+        "that ends high on the right stopped where the rest was never output.",
+        drawn=distribution_figure(shown),
+    )
+    yield _Figure(
+        title="Recovery from each failure",
+        caption="One dot per failure; open triangles were cut off, so the true time is longer. Further left is better.",
+        drawn=recovery_figure(shown, axis),
+    )
+    yield _Figure(
+        title="Cores and memory paid for",
+        caption="Executors only; drivers, double running, profiling and the controller are in the all-in columns.",
+        drawn=resources_figure(shown, axis),
+    )
+    yield _Figure(
+        title="Executors, and why they changed",
+        caption="Every mark is a change; its reason is shown when you point at it. Dotted red: failures.",
+        drawn=timeline_figure(shown, axis),
+    )
+
+
+_WITH_RANGE = re.compile(r"(.+?) (\(.+\))")
+
+
+def _summary_table(aggregates: Sequence[Aggregate], looks: Looks) -> str:
+    head = "".join(f'<th scope="col"{_css(column.words)}>{_heading(column.title)}</th>' for column in COLUMNS)
+    rows = []
+    for aggregate in aggregates:
+        cells = [f'<td class="name">{_chip(aggregate.policy, looks)}{page_text(aggregate.policy)}</td>']
+        for column in COLUMNS[1:]:
+            text = column.cell(aggregate)
+            ranged = None if column.words else _WITH_RANGE.fullmatch(text)
+            inner = f"{page_text(ranged[1])}<small>{page_text(ranged[2])}</small>" if ranged else page_text(text)
+            cells.append(f"<td{_css(column.words)}>{inner}</td>")
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    return _table(head, rows)
+
+
+def _change_table(aggregates: Sequence[Aggregate], looks: Looks) -> str:
+    rows = []
+    for aggregate in aggregates:
+        mechanisms = sorted({use.mechanism for summary in aggregate.summaries for use in summary.uses})
+        for mechanism in mechanisms:
+            uses = [use for summary in aggregate.summaries for use in summary.uses if use.mechanism is mechanism]
+            made = sum(use.count for use in uses)
+            bad = [use.bad_s_per_change for use in uses if use.bad_s_per_change is not None]
+            cells = (
+                mechanism.value,
+                wording.count(made / len(aggregate.summaries)),
+                wording.count(sum(use.failed for use in uses) / len(aggregate.summaries)),
+                wording.count(sum(use.rollbacks for use in uses) / len(aggregate.summaries)),
+                wording.seconds(sum(use.gap_s for use in uses) / made),
+                wording.seconds(sum(bad) / len(bad)) if bad else wording.MISSING,
+            )
+            name = f'<td class="name">{_chip(aggregate.policy, looks)}{page_text(aggregate.policy)}</td>'
+            rows.append(f"<tr>{name}{''.join(f'<td>{page_text(cell)}</td>' for cell in cells)}</tr>")
+    if not rows:
+        return "<p>No policy changed anything.</p>"
+    titles = ("policy", "mechanism", "per run", "failed", "rollbacks", "gap per change", "bad seconds per change")
+    return _table("".join(f'<th scope="col">{title}</th>' for title in titles), rows)
+
+
+def _heading(title: str) -> str:
+    """Breaks before a slash only."""
+    return page_text(title).replace("-", "&#8209;").replace("/ ", "/&nbsp;")
+
+
+def _table(head: str, rows: Sequence[str]) -> str:
+    body = "\n".join(rows)
+    return f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _chip(policy: str, looks: Looks) -> str:
+    return f'<span class="chip" style="background:{looks.colours.get(policy, NEUTRAL)}"></span>'
+
+
+def _css(words: bool) -> str:  # noqa: FBT001 - one flag, private
+    return ' class="words"' if words else ""

@@ -1,0 +1,200 @@
+"""The summary table: one definition of its columns for the page, the terminal and the documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from tidewise.core import Mechanism
+from tidewise.experiments.comparison import Aggregate
+from tidewise.experiments.measures import CALM_S, SLOW_RECOVERY_S, OverBaseline, Percentiles, Summary
+from tidewise.report import wording
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column."""
+
+    title: str
+    meaning: str
+    """The definition, for the page's list of definitions."""
+    cell: Callable[[Aggregate], str]
+    words: bool = False
+    """Whether it holds text rather than a number."""
+    brief: bool = True
+    """Whether it is among those that fit on a terminal."""
+
+
+def _over(pick: Callable[[OverBaseline], float | None]) -> Callable[[Aggregate], str]:
+    def figure(summary: Summary) -> float | None:
+        return None if summary.over_baseline is None else pick(summary.over_baseline)
+
+    return lambda aggregate: wording.spread(aggregate.spread(figure), wording.ratio)
+
+
+def _latency(pick: Callable[[Percentiles], float]) -> Callable[[Aggregate], str]:
+    def figure(summary: Summary) -> float | None:
+        return None if summary.latency_p50 is None else pick(summary.latency_p50)
+
+    return lambda aggregate: wording.spread(aggregate.spread(figure), wording.seconds)
+
+
+def _changes(aggregate: Aggregate) -> str:
+    """The mean number per run, by mechanism."""
+    runs = len(aggregate.summaries)
+    total = wording.spread(aggregate.spread(lambda summary: summary.changes), wording.count)
+    by_kind: dict[Mechanism, int] = {}
+    for summary in aggregate.summaries:
+        for use in summary.uses:
+            by_kind[use.mechanism] = by_kind.get(use.mechanism, 0) + use.count
+    kinds = ", ".join(f"{wording.count(number / runs)} {kind}" for kind, number in sorted(by_kind.items()))
+    failed = sum(summary.failed_changes for summary in aggregate.summaries) / runs
+    undone = sum(summary.rollbacks for summary in aggregate.summaries) / runs
+    ends = [
+        f"{wording.count(number)} {word}" for number, word in ((failed, "failed"), (undone, "rolled back")) if number
+    ]
+    return "; ".join([f"{total}: {kinds}" if kinds else total, *ends])
+
+
+def _slow(aggregate: Aggregate) -> str:
+    failures = sum(len(summary.recoveries) for summary in aggregate.summaries)
+    if not failures:
+        return wording.MISSING
+    return f"{sum(summary.recoveries_over() for summary in aggregate.summaries)} of {failures}"
+
+
+def _cost(aggregate: Aggregate) -> str:
+    currency = aggregate.summaries[0].record.prices.currency
+    return wording.spread(
+        aggregate.spread(lambda summary: summary.all_in.cost), lambda value: f"{wording.money(value)} {currency}"
+    )
+
+
+def _saving(aggregate: Aggregate) -> str:
+    def figure(summary: Summary) -> float | None:
+        over = summary.over_baseline
+        return None if over is None or over.cost is None else 100 * (1 - over.cost)
+
+    return wording.spread(aggregate.spread(figure), lambda value: f"{value:.0f} %")
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column(title="policy", meaning="Who decided about the job.", cell=lambda aggregate: aggregate.policy, words=True),
+    Column(title="cost", meaning="Everything counted, at the prices of the plan, for the whole run.", cell=_cost),
+    Column(title="saves", meaning="Of what the static run cost, everything counted on both sides.", cell=_saving),
+    Column(
+        title="core-h / static",
+        meaning="Core-hours of the executors over those of the static run on the same load and seed.",
+        cell=_over(lambda over: over.core),
+    ),
+    Column(
+        title="GiB-h / static",
+        meaning="Memory over time of the executors, over that of the static run.",
+        cell=_over(lambda over: over.gib),
+    ),
+    Column(
+        title="all-in core-h / static",
+        meaning="Everything counted: drivers, double running during handovers, profiling and the controller as well; "
+        "over everything that the static run used.",
+        cell=_over(lambda over: over.all_in_core),
+        brief=False,
+    ),
+    Column(
+        title="all-in GiB-h / static",
+        meaning="The same for memory.",
+        cell=_over(lambda over: over.all_in_gib),
+        brief=False,
+    ),
+    Column(
+        title="good seconds",
+        meaning="Share of ALL seconds in which the job was up and the median latency was at most twice the median "
+        "latency of the static run (over the seconds in which that one was up and gave output). "
+        "Without a static run on the same seed: twice the run's own median.",
+        cell=lambda aggregate: wording.spread(aggregate.spread(lambda run: run.good_share), wording.percent),
+    ),
+    Column(
+        title="promise kept",
+        meaning="Share of ALL seconds in which the job was up and 95 % of the records met the promised latency.",
+        cell=lambda aggregate: wording.spread(aggregate.spread(lambda run: run.promise_share), wording.percent),
+    ),
+    Column(
+        title="latency p50",
+        meaning="The median over all seconds of the seconds' median latency. Latency is by arrival: how long the "
+        "records that arrived in a second waited for their output. A second whose records were never output counts as "
+        "infinitely late; one in which the job was down counts with the wait of its records, and at least with the "
+        "limit of a good second; one in which nothing arrived has none.",
+        cell=_latency(lambda latency: latency.p50_s),
+        brief=False,
+    ),
+    Column(
+        title="latency p95",
+        meaning="The same, 95th percentile over all seconds.",
+        cell=_latency(lambda latency: latency.p95_s),
+        brief=False,
+    ),
+    Column(
+        title="latency p99",
+        meaning="The same, 99th percentile over all seconds.",
+        cell=_latency(lambda latency: latency.p99_s),
+    ),
+    Column(
+        title="changes",
+        meaning="Changes per run that were asked for, by how they were made; how many of them failed, and how many "
+        "were the undoing of another.",
+        cell=_changes,
+        words=True,
+    ),
+    Column(
+        title="recovery mean",
+        meaning="From a failure until the median latency was at most twice what it had been before (median of the last "
+        f"120 good seconds) for {CALM_S} s in a row; 0 where no bad second followed within 120 s. "
+        "≥: the next failure or the end of the run cut some off.",
+        cell=lambda aggregate: wording.spread(aggregate.spread(lambda run: run.recovery_mean_s), wording.whole_seconds),
+        brief=False,
+    ),
+    Column(
+        title="recovery max",
+        meaning="The longest of them.",
+        cell=lambda aggregate: wording.spread(aggregate.spread(lambda run: run.recovery_max_s), wording.whole_seconds),
+    ),
+    Column(
+        title=f"over {SLOW_RECOVERY_S:.0f} s",
+        meaning=f"Recoveries known to have taken longer than {SLOW_RECOVERY_S:.0f} s, of all failures over all seeds; "
+        "one that was cut off later than that counts.",
+        cell=_slow,
+    ),
+)
+
+
+def terminal_table(aggregates: Sequence[Aggregate], *, title: str) -> Table:
+    """The columns that matter most, for a terminal."""
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    shown = [column for column in COLUMNS if column.brief]
+    for column in shown:
+        table.add_column(column.title, justify="left" if column.words else "right", overflow="fold")
+    for aggregate in aggregates:
+        # Text, not str: names from the runs must not be read as markup.
+        table.add_row(*(Text(_two_lines(column, column.cell(aggregate))) for column in shown))
+    return table
+
+
+def _two_lines(column: Column, cell: str) -> str:
+    """The range below the mean and without its unit, which keeps the columns narrow."""
+    return cell if column.words else re.sub(r" \((\S+\.\.\S+).*\)", r"\n(\1)", cell)
+
+
+def markdown_table(aggregates: Sequence[Aggregate]) -> str:
+    """All columns, for a document."""
+    lines = [[column.title for column in COLUMNS], ["---" if column.words else "---:" for column in COLUMNS]]
+    lines += [[_plain(column.cell(aggregate)) for column in COLUMNS] for aggregate in aggregates]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """Text that cannot be taken for Markdown or HTML, nor end its cell."""
+    return re.sub(r"([\\`*_\[\]<>|&#])", r"\\\1", " ".join(text.split()))
