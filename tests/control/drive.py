@@ -36,14 +36,14 @@ def _event(loop: Loop, what: str, now_s: float, number: int) -> Input:
         late = number % 3 == 0
         seen = observation(now_s, runs, rate_per_s=number * 100.0, latency_s=9.0 if late else 1.0)
         return Reported(at_s=now_s, observation=seen)
-    if what == "pause":
-        return Paused(at_s=now_s, by="ada")
-    if what == "resume":
-        return Resumed(at_s=now_s, by="ada")
-    if what == "override":
-        return Overridden(at_s=now_s, by="ada", target=config(number))
-    if what == "lift":
-        return OverrideLifted(at_s=now_s, by="ada")
+    people: dict[str, Input] = {
+        "pause": Paused(at_s=now_s, by="ada"),
+        "resume": Resumed(at_s=now_s, by="ada"),
+        "override": Overridden(at_s=now_s, by="ada", target=config(number)),
+        "lift": OverrideLifted(at_s=now_s, by="ada"),
+    }
+    if what in people:
+        return people[what]
     if what in {"finish", "fail"} and change is not None:
         status = ChangeStatus.APPLIED if what == "finish" else ChangeStatus.FAILED
         ran = change.request.target if what == "finish" else config(number)

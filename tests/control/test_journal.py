@@ -207,9 +207,8 @@ def test_a_file_held_by_another_program_is_a_temporary_trouble(path: Path) -> No
 
 
 def test_a_second_writer_is_refused_until_the_first_closes(path: Path) -> None:
-    with SqliteJournal(path):
-        with pytest.raises(TemporaryError, match="Another controller"):
-            SqliteJournal(path)
+    with SqliteJournal(path), pytest.raises(TemporaryError, match="Another controller"):
+        SqliteJournal(path)
     SqliteJournal(path).close()
 
 

@@ -1,4 +1,4 @@
-"""Loop, journal and engine together through whatever may happen, with the promises of the control room as invariants."""
+"""Loop, journal and engine together through whatever may happen; what the room promises are the invariants."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ class ControlRoom(RuleBasedStateMachine):
 
 
 ControlRoom.TestCase.settings = settings(
-    max_examples=60,
+    max_examples=120,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

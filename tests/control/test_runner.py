@@ -4,15 +4,26 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from tidewise.control import GuardSettings, Loop, LoopSettings, Phase, Runner, RunnerSettings, SystemClock
+from tidewise.control import (
+    GuardSettings,
+    Loop,
+    LoopSettings,
+    Phase,
+    Runner,
+    RunnerSettings,
+    SqliteJournal,
+    SystemClock,
+)
 from tidewise.core import (
     ChangeExpired,
     ChangeFinished,
     ChangeRequested,
     ChangeStatus,
+    Configuration,
     ControllerStarted,
     ControllerStopped,
     Decided,
@@ -186,9 +197,10 @@ def test_a_runner_whose_journal_failed_refuses_to_go_on_and_has_not_acted(moment
     with pytest.raises(Crash):
         world.runner.run(70.0)
     assert world.job.begun == []
-    for go_on in (lambda: world.runner.run(80.0), lambda: world.runner.finish("end")):
-        with pytest.raises(PermanentError, match="new one"):
-            go_on()
+    with pytest.raises(PermanentError, match="new one"):
+        world.runner.run(80.0)
+    with pytest.raises(PermanentError, match="new one"):
+        world.runner.finish("end")
     requested = len(world.events(ChangeRequested))
     assert requested == (1 if moment == "crash_after" else 0)
     world.controller().run(200.0)
@@ -209,8 +221,36 @@ def test_a_command_whose_deadline_passed_while_nobody_was_there_is_not_begun() -
     assert world.job.configuration != config(1)
 
 
+def test_a_clock_far_behind_the_journal_is_refused_and_one_a_little_behind_is_waited_for() -> None:
+    world = World()
+    world.runner.run(300.0)
+    world.clock.time_s = 100.0
+    lines = len(world.journal.rows)
+    behind = world.controller()
+    for _ in range(2):
+        with pytest.raises(PermanentError, match=r"behind the journal|new one"):
+            behind.run(400.0)
+    assert len(world.journal.rows) == lines
+    world.clock.time_s = 280.0
+    world.controller().start()
+    assert world.clock.time_s == 300.0
+
+
+def test_a_disk_that_fills_up_stops_the_controller_before_it_acts(tmp_path: Path) -> None:
+    world = World(load=lambda time_s: 100.0 + time_s)
+    with SqliteJournal(tmp_path / "run.journal") as journal:
+        assert journal._connection is not None
+        journal._connection.execute("PRAGMA max_page_count = 20")
+        runner = Runner(job=world.job, loop=build_loop(world.policy), journal=journal, clock=world.clock)
+        with pytest.raises(PermanentError, match="disk is full"):
+            runner.run(10_000.0)
+        asked = [event.request for event in journal.read() if isinstance(event, ChangeRequested)]
+        assert world.job.begun == asked
+        assert len(asked) > 0
+
+
 class _Unreachable(FakeJob):
-    def observed(self) -> None:  # type: ignore[override]  # it never answers
+    def observed(self) -> Configuration:
         raise TemporaryError("not there yet")
 
 

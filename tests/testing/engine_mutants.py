@@ -18,7 +18,6 @@ from tidewise.core import (
     Meter,
     Observation,
     PermanentError,
-    ProfileOutcome,
     ProfileRequest,
     Purpose,
     TemporaryError,
@@ -44,6 +43,15 @@ class OnFake(EngineConformance):
 
     def start_configuration(self) -> Configuration:
         return Configuration(executors=3)
+
+
+class TestNameless(OnFake):
+    breaks = "test_it_has_a_name_and_offers_each_mechanism_once"
+
+    def make_engine(self) -> Engine:
+        engine = FakeEngine()
+        engine.name = " "
+        return engine
 
 
 class HastyClock(FakeClock):
@@ -97,8 +105,7 @@ class Disorderly(FakeJob):
     def reports(self) -> Sequence[Observation]:
         if len(self.new) < 2:
             return []
-        given = list(reversed(super().reports()))
-        return given
+        return list(reversed(super().reports()))
 
 
 class TestDisorderly(OnFake):
@@ -336,8 +343,9 @@ class TestProfilesInPlace(OnFake):
 
 
 class NeverMeasured(FakeJob):
-    def profile_outcome(self, request_id: str) -> ProfileOutcome | None:
-        return None
+    def profile(self, request: ProfileRequest) -> None:
+        super().profile(request)
+        self.profiles.clear()
 
 
 class TestNeverMeasured(OnFake):

@@ -204,11 +204,11 @@ class FakeClock:
 class FakeEngine:
     """The engine; `job_type` and `clock_type` are where a mutant comes in."""
 
-    name = "fake"
     changes = CHANGES
     faults = ("crash",)
 
     def __init__(self, job_type: type[FakeJob] = FakeJob, clock_type: type[FakeClock] = FakeClock) -> None:
+        self.name = "fake"
         self.job_type = job_type
         self.clock = clock_type()
 

@@ -37,6 +37,7 @@ from tidewise.core import (
     RunningJob,
     TemporaryError,
     Ticked,
+    format_duration,
 )
 from tidewise.core.checks import require_finite
 
@@ -53,11 +54,14 @@ class RunnerSettings:
     """The wait after the first TemporaryError of a command; doubles with every further one."""
     retry_most_s: float = 60.0
     """Where the doubling ends."""
+    behind_most_s: float = 60.0
+    """How far the clock may be behind the journal at the start; it is waited for. Wall clocks are set now and then."""
 
     def __post_init__(self) -> None:
         require_finite("poll_every_s", self.poll_every_s, above=0.0)
         require_finite("retry_first_s", self.retry_first_s, above=0.0)
         require_finite("retry_most_s", self.retry_most_s, least=self.retry_first_s)
+        require_finite("behind_most_s", self.behind_most_s, least=0.0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,18 +141,34 @@ class Runner:
     def start(self) -> None:
         """Replay the journal, then issue again what was requested and has not ended; a second call does nothing.
 
-        An error of the job leaves everything untouched: call it again.
+        The loop has to be fresh. An error of the job leaves everything untouched: call it again.
         """
         if self._started:
             return
+        self._go_on()
         observed = self._job.observed()
+        self._replay()
         self._started = True
-        self._loop.replay(self._journal.read())
         name, now_s = self._loop.policy.name, self._clock.now_s()
         self._dispatch(ControllerStarted(at_s=now_s, version=__version__, policy=name, configuration=observed))
         for command in self._loop.unfinished():
             self._pending[command.request.request_id] = _Pending(command=command, not_before_s=now_s)
         self._carry_out()
+
+    def _replay(self) -> None:
+        self._broken = True  # Until the whole journal is in: half a memory must not go on.
+        last_s = self._clock.now_s()
+        for event in self._journal.read():
+            self._loop.replay((event,))
+            last_s = max(last_s, event.at_s)
+        behind_s = last_s - self._clock.now_s()
+        if behind_s > self._settings.behind_most_s:
+            raise PermanentError(
+                f"The clock is {format_duration(behind_s)} behind the journal's last line, so old reports would "
+                "pass for new ones: start the clock at the time of the run."
+            )
+        self._clock.wait_until(last_s)
+        self._broken = False
 
     def run(self, until_s: float) -> None:
         """Control the job until this time, or until `stop`; may be called again to go on."""
@@ -165,6 +185,7 @@ class Runner:
 
     def step(self) -> None:
         """One round: what people said, what the job reports, what has ended, what is to be decided."""
+        self.start()
         now_s = self._clock.now_s()
         self._take_messages()
         self._take_reports()
@@ -252,7 +273,7 @@ class Runner:
 
     def _go_on(self) -> None:
         if self._broken:
-            raise PermanentError("This runner has stopped: its journal could not be written; start a new one on it.")
+            raise PermanentError("This runner has stopped, for its journal could not be used: start a new one on it.")
 
     def _write(self, events: tuple[JournalEvent, ...]) -> None:
         if not events:

@@ -100,6 +100,7 @@ def _run(
     progress: Callable[[float], None],
 ) -> Run:
     policy = experiment.policy(table, trial)
+    controlled = _is_controlled(policy)
     start = policy.configuration if isinstance(policy, BestFixed) else experiment.start
     report_every_s = int(experiment.plan.control.report_every)
     simulator = Simulator(
@@ -107,7 +108,7 @@ def _run(
         rates_per_s=trial.rates_per_s,
         seed=trial.seed,
         report_every_s=report_every_s,
-        controlled=_is_controlled(policy),
+        controlled=controlled,
     )
     job = simulator.launch(start)
     work = begin_run(folder)
@@ -120,7 +121,7 @@ def _run(
             space=experiment.space,
             promises=experiment.promises,
             prices=experiment.prices,
-            forecaster=Naive(),
+            forecaster=Naive() if controlled else None,
             settings=experiment.plan.control.loop_settings(),
             guard_settings=experiment.plan.control.guard_settings(),
         )

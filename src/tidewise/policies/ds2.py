@@ -13,6 +13,7 @@ from tidewise.policies.replies import executors as say
 from tidewise.policies.replies import keep, move, not_now, percent
 
 _ROUNDING = 1e-9
+_MORE_THAN_ANY = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +158,8 @@ class Ds2:
             return None
         else:
             true_rate = means.true_rate_per_s
-            share = capacity / true_rate
+            # A job that hardly moves asks for more than there is of anything.
+            share = min(capacity / true_rate, _MORE_THAN_ANY)
         upper = min(1.0, self.target_utilisation + self.utilisation_boundary)
         lower = max(0.0, self.target_utilisation - self.utilisation_boundary)
         share = max(share, 1.0 - self.max_scale_down_share)
@@ -256,7 +258,7 @@ class _Needs:
     def facts(self) -> str:
         if not math.isfinite(self.true_rate_per_s):
             return "An idle job without backlog"
-        utilisation = percent(self.rate_per_s / self.true_rate_per_s)
+        utilisation = percent(min(self.rate_per_s / self.true_rate_per_s, _MORE_THAN_ANY))
         return (
             f"A true rate of {self.true_rate_per_s:.4g}/s, used to {utilisation}, "
             f"against a needed {self.capacity_per_s:.4g}/s"

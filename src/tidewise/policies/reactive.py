@@ -108,7 +108,8 @@ class Reactive:
             "allowed": allowed,
         }
         target = situation.space.with_at_least(situation.observed, allowed)
-        facts = f"CPU at {percent(cpu.share)} against a target of {percent(self.target_cpu)}"
+        where = "" if cpu.executors == current else f" on the {say(cpu.executors)} that report"
+        facts = f"CPU at {percent(cpu.share)}{where} against a target of {percent(self.target_cpu)}"
         if target == situation.observed:
             return self._stay(facts, asked, stable, current, evidence)
         sentence = f"{facts} asks for {say(asked)} instead of {current}"

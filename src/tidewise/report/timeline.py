@@ -25,7 +25,7 @@ _SYMBOLS = {
     Mechanism.QUERY_RESTART: "triangle-up",
     Mechanism.HANDOVER: "diamond",
     Mechanism.REDEPLOY: "triangle-down",
-    Mechanism.OPERATOR_UPGRADE: "hourglass",
+    Mechanism.OPERATOR_UPGRADE: "cross",
     Mechanism.REPARTITION: "star",
 }
 _FAILED = "x"

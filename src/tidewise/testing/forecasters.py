@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tidewise.core import Configuration, Forecast, Forecaster, JobStatus, NotReadyError, Observation
@@ -168,6 +168,7 @@ class ForecasterConformance:
     @settings(
         max_examples=50,
         deadline=None,  # time has a test of its own
+        phases=(Phase.explicit, Phase.generate),  # a load is short enough to read as it is drawn
         derandomize=True,  # a plug-in's build must not fail on Tuesdays
         suppress_health_check=[HealthCheck.differing_executors],  # the tests are inherited: that is what they are for
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import math
 import zlib
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Literal, NoReturn
 import numpy as np
 
 from tidewise.core import BadInputError, InvalidValueError, format_duration
-from tidewise.workload.columns import Row, find_columns, find_separator, is_header, lines_of, rows_of
+from tidewise.workload.columns import find_columns, find_separator, is_header, lines_of, rows_of
 from tidewise.workload.load import MOST_PER_S, Rates
 from tidewise.workload.timestamps import UnreadableTimeError, number, times_s
 from tidewise.workload.trace import Between, Trace
@@ -55,21 +56,12 @@ def read_trace(
     _check_options(
         name, {"gaps": (gaps, ("refuse", "interpolate")), "order": (order, ("refuse", "sort"))}, gap_steps=gap_steps
     )
-    rows, header = _rows(_text(path), name=name)
-    lines = [line for line, _ in rows]
-    width = len(rows[0][1])
-    if header is not None:
-        # A title over the rows is a header too, of fewer columns than there are.
-        width = max(width, len(header))
-        header += [""] * (width - len(header))
-    columns = find_columns(header, width, time_column=time_column, value_column=value_column, file=name)
-    needed = max(columns.time, columns.value) + 1
-    for line, fields in rows:
-        if len(fields) < needed:
-            _refuse(name, line, f"has {len(fields)} fields where {needed} are needed; fill it or take it out")
-    values = _values([fields[columns.value] for _, fields in rows], lines, name=name)
+    lines, time_fields, value_fields, time_name = _columns(
+        _text(path), time_column=time_column, value_column=value_column, name=name
+    )
+    values = _values(value_fields, lines, name=name)
     try:
-        times = times_s([fields[columns.time] for _, fields in rows], column=columns.time_name)
+        times = times_s(time_fields, column=time_name)
     except UnreadableTimeError as error:
         _refuse(name, lines[error.index], str(error))
     # Relative to the first and in whole microseconds: epochs lose their size, and rounding errors their steps.
@@ -134,17 +126,43 @@ def _text(path: Path) -> str:
     return text
 
 
-def _rows(text: str, *, name: str) -> tuple[list[Row], list[str] | None]:
-    lines = lines_of(text)
-    rows = list(rows_of(lines, find_separator(lines, file=name), file=name))
-    if not rows:
+def _columns(
+    text: str, *, time_column: str | None, value_column: str | None, name: str
+) -> tuple[list[int], list[str], list[str], str]:
+    """The line, the time and the value of each row, and the name of the time's column.
+
+    Row by row, keeping two fields of each: a list of all fields of a long file costs as much time as all the rest.
+    """
+    all_lines = lines_of(text)
+    rows = rows_of(all_lines, find_separator(all_lines, file=name), file=name)
+    first = next(rows, None)
+    if first is None:
         raise BadInputError(f"{name} is empty; write a time and a rate in each row, such as 0,1500")
-    header = rows.pop(0)[1] if is_header(rows[0][1]) else None
-    if not rows:
-        raise BadInputError(f"{name} has a header and no rows; write a time and a rate in each row, such as 0,1500")
-    if len(rows) == 1:
-        _refuse(name, rows[0][0], "is the only one; a trace needs at least two rows with different times")
-    return rows, header
+    header: list[str] | None = None
+    if is_header(first[1]):
+        header = first[1]
+        first = next(rows, None)
+        if first is None:
+            raise BadInputError(f"{name} has a header and no rows; write a time and a rate in each row, such as 0,1500")
+    width = len(first[1])
+    if header is not None:
+        # A title over the rows is a header too, of fewer columns than there are.
+        width = max(width, len(header))
+        header += [""] * (width - len(header))
+    found = find_columns(header, width, time_column=time_column, value_column=value_column, file=name)
+    needed = max(found.time, found.value) + 1
+    lines: list[int] = []
+    times: list[str] = []
+    values: list[str] = []
+    for line, fields in itertools.chain([first], rows):
+        if len(fields) < needed:
+            _refuse(name, line, f"has {len(fields)} fields where {needed} are needed; fill it or take it out")
+        lines.append(line)
+        times.append(fields[found.time])
+        values.append(fields[found.value])
+    if len(lines) == 1:
+        _refuse(name, lines[0], "is the only one; a trace needs at least two rows with different times")
+    return lines, times, values, found.time_name
 
 
 def _values(fields: Sequence[str], lines: Sequence[int], *, name: str) -> Rates:

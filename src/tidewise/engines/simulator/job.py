@@ -65,6 +65,7 @@ class SimulatedJob:
     ) -> None:
         self._profile = profile
         self._rates = rates_per_s
+        self._arrived: list[float] = np.concatenate(([0.0], np.cumsum(rates_per_s))).tolist()
         self._report_every_s = report_every_s
         self._controlled = controlled
         self._profiler = profiler
@@ -93,6 +94,8 @@ class SimulatedJob:
 
     def observed(self) -> Configuration:
         """What really runs now: the executors that are there, in the configuration they were started with."""
+        if self._running == self._configuration.executors:
+            return self._configuration
         return self._configuration.with_executors(max(1, self._running))
 
     def reports(self) -> Sequence[Observation]:
@@ -224,7 +227,7 @@ class SimulatedJob:
     def _run(self, stop: int) -> None:
         first, profile = self._now, self._profile
         seconds = stop - first
-        rate = float(self._rates[first:stop].mean())
+        rate = self._mean_rate(first, stop)
         wanted_state = profile.memory.state_base_mib + profile.memory.state_mib_per_record_per_s * rate
         self._state_mib += (wanted_state - self._state_mib) * min(1.0, seconds / profile.memory.state_horizon_s)
         self._memory_share = memory_share(profile.memory, self._configuration, self._running, self._state_mib)
@@ -312,6 +315,9 @@ class SimulatedJob:
 
     # Small things -------------------------------------------------------------------------------------------------
 
+    def _mean_rate(self, first: int, stop: int) -> float:
+        return max(0.0, (self._arrived[stop] - self._arrived[first]) / (stop - first))
+
     def _spread(self, share: float) -> float:
         return math.exp(share * float(self._random.standard_normal())) if share > 0 else 1.0
 
@@ -343,7 +349,7 @@ class SimulatedJob:
                 window_s=float(stop - first),
                 configuration=self.observed(),
                 status=self._conditions.status_at(float(stop)),
-                input_rate_per_s=float(self._rates[first:stop].mean()),
+                input_rate_per_s=self._mean_rate(first, stop),
                 processed_rate_per_s=max(0.0, stretch.processed) / (stop - first),
                 backlog_records=self._processing.backlog_records,
                 latency_p50_s=stretch.latency_p50_s,

@@ -1,0 +1,43 @@
+"""`python -m bench [NAME ...] [--traces FOLDER]`: measure, print, and write the tables to docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench import decision_time, paper_cluster, simulator_speed
+from bench.page import Bench, update_page
+
+BENCHES: dict[str, Bench] = {
+    "simulator-speed": simulator_speed.measure,
+    "decision-time": decision_time.measure,
+    "paper-cluster": paper_cluster.measure,
+}
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+
+
+def main() -> None:
+    """Run the benchmarks that were named."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(BENCHES)} (default: all)")
+    parser.add_argument(
+        "--traces",
+        type=Path,
+        default=None,
+        help="a folder with ysb_18h.csv and ysb_profiles.csv; a generated look-alike is used without it",
+    )
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in BENCHES]
+    if unknown:
+        parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHES)}")
+    today = datetime.now(UTC).date().isoformat()
+    for name in options.names or BENCHES:
+        print(f"\n== {name}", flush=True)
+        section = BENCHES[name](options.traces)
+        print(section)
+        update_page(PAGE, name, section, command=f"python -m bench {name}", date=today)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Copies beside the job: measured on the same input, paid for, and not noticed by the job."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.engines.simulator.parts import continuous_profile
+from tidewise.core import Censored, Configuration, ProfileRequest, Purpose, Reason
+from tidewise.engines.simulator import SimulatedJob, Simulator
+
+
+def _profile(*candidates: Configuration, inject_failure: bool) -> ProfileRequest:
+    return ProfileRequest(
+        request_id="p",
+        candidates=candidates,
+        settle_s=30.0,
+        measure_s=60.0,
+        inject_failure=inject_failure,
+        requested_at_s=100.0,
+        deadline_s=2000.0,
+        reason=Reason(code="test", sentence="A test wants it."),
+    )
+
+
+def _launch(rate_per_s: float) -> tuple[Simulator, SimulatedJob]:
+    simulator = Simulator(profile=continuous_profile(), rates_per_s=np.full(1200, rate_per_s), seed=1)
+    job = simulator.launch(Configuration(executors=4, commit_interval_s=10.0))
+    simulator.clock.wait_until(100.0)
+    return simulator, job
+
+
+def test_a_copy_shows_what_a_configuration_would_do() -> None:
+    simulator, job = _launch(1500.0)
+    small, right = (
+        Configuration(executors=1, commit_interval_s=10.0),
+        Configuration(executors=2, commit_interval_s=10.0),
+    )
+    job.profile(_profile(small, right, inject_failure=False))
+    simulator.clock.wait_until(219.0)
+    assert job.profile_outcome("p") is None
+    simulator.clock.wait_until(220.0)
+    outcome = job.profile_outcome("p")
+    assert outcome is not None
+    overloaded, healthy = outcome.measurements
+    assert overloaded.busy_share == pytest.approx(1.0)
+    assert overloaded.processed_rate_per_s == pytest.approx(1000.0)
+    assert healthy.busy_share == pytest.approx(0.75)
+    assert healthy.latency_p50_s == pytest.approx(1.0)
+    assert healthy.recovery_s is None
+
+
+def test_a_broken_copy_shows_its_recovery_or_that_it_never_came() -> None:
+    simulator, job = _launch(1500.0)
+    job.profile(
+        _profile(
+            Configuration(executors=1, commit_interval_s=10.0),
+            Configuration(executors=3, commit_interval_s=10.0),
+            inject_failure=True,
+        )
+    )
+    simulator.clock.wait_until(1000.0)
+    outcome = job.profile_outcome("p")
+    assert outcome is not None
+    overloaded, healthy = outcome.measurements
+    assert overloaded.recovery_s == Censored(at_least=120.0)
+    # Down for 20 s with up to 10 s done again, at utilisation 0.5: 20 + 30 at the most.
+    assert isinstance(healthy.recovery_s, float)
+    assert 45.0 <= healthy.recovery_s <= 51.0
+
+
+def test_copies_are_paid_for_and_the_job_does_not_notice() -> None:
+    simulator, job = _launch(1500.0)
+    other_simulator, other = _launch(1500.0)
+    job.profile(_profile(Configuration(executors=2), inject_failure=False))
+    job.profile(_profile(Configuration(executors=2), inject_failure=False))
+    simulator.clock.wait_until(1200.0)
+    other_simulator.clock.wait_until(1200.0)
+    for name, values in job.series().items():
+        np.testing.assert_array_equal(values, other.series()[name])
+    # 30 s to come up, 30 to settle, 60 measured: two executors and a driver, once although it was asked for twice.
+    assert job.meter()[Purpose.PROFILING].core_s == pytest.approx(120 * 3)
+    assert other.meter()[Purpose.PROFILING].core_s == 0.0
+
+
+def test_a_copy_that_the_load_leaves_no_time_for_is_a_result_too() -> None:
+    simulator, job = _launch(1500.0)
+    simulator.clock.wait_until(1190.0)
+    job.profile(_profile(Configuration(executors=2), inject_failure=True))
+    simulator.clock.wait_until(1300.0)
+    outcome = job.profile_outcome("p")
+    assert outcome is None or outcome.measurements[0].detail

@@ -1,0 +1,126 @@
+"""Plans: what is wrong is told with its line and what to write instead, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.experiments.plans import GOOD, write_plan
+from tidewise.core import BadInputError, Mechanism
+from tidewise.experiments import DEMO_PLAN, Experiment
+from tidewise.experiments.plan import read_plan
+
+
+def test_a_right_plan_becomes_what_it_says(tmp_path: Path) -> None:
+    experiment = Experiment(write_plan(tmp_path))
+    assert experiment.duration_s == 3600
+    assert experiment.run_count == 4
+    assert experiment.space.executors == tuple(range(1, 25))
+    assert experiment.start.executors == 24
+    assert experiment.start.memory_mib_per_executor == 4096
+    assert [cost.mechanism for cost in experiment.space.changes][0] is Mechanism.IN_PLACE_RESCALE
+    trials = list(experiment.trials())
+    assert [trial.seed for trial in trials] == [1, 2]
+    assert len(trials[0].faults) == 2
+    assert trials[0].faults != trials[1].faults
+
+
+def test_the_demo_plan_is_right() -> None:
+    Experiment(DEMO_PLAN)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("seeds = [1, 2]", "seds = [1, 2]", "line 4: unknown key 'seds'; did you mean 'seeds'"),
+        ('duration = "1h"', "duration = 3600", 'line 3: duration: 3600 has no unit; write it like "3600s"'),
+        ('duration = "1h"', 'duration = "1 fortnight"', "line 3.*unknown unit 'fortnight'"),
+        ('duration = "1h"', 'duration = "10s"', "line 3: duration must be at least 60s"),
+        ('duration = "1h"\n', "", "duration is missing"),
+        ('memory_per_executor = "4GiB"', "memory_per_executor = 4", "line 8.*4 has no unit"),
+        ('executors = "1..24"', 'executors = "24..1"', "line 7.*holds nothing"),
+        ('executors = "1..24"', "executors = []", "line 6: the space has no value for executors"),
+        ('executors = "1..24"', 'executors = "0..4"', "line 6: executors must be at least 1"),
+        ('executors = "1..24"', "executors = 1.5", "line 7.*not a whole number"),
+        ("good_share = 0.9", "good_share = 1.5", "line 11: promises: good_share"),
+        ('latency_p95 = "3s"', 'latency = "3s"', "line 12: unknown key 'latency'; did you mean 'latency_p95'"),
+        ('kind = "network-delay"', 'kind = "network-dely"', "line 17.*did you mean 'network-delay'"),
+        ('every = "30min"', 'every = "0s"', "line 18.*above 0s"),
+        ('shape = "sine"', 'shape = "sinus"', "line 20: there is no load shape 'sinus', did you mean 'sine'"),
+        ("mean_per_s = 40000.0", "mean = 40000.0", "line 20: .*no parameter 'mean'"),
+        ("mean_per_s = 40000.0", "mean_per_s = -1.0", "line 20: "),
+        ("mean_per_s = 40000.0", "mean_per_s = nan", "line 20: "),
+        ("noise = 0.05", "noise = 7.0", "line 26"),
+        ('policy = "reactive"', 'policy = "reactiv"', "line 31: there is no policy 'reactiv'. Did you mean 'reactive'"),
+        ("target_cpu = 0.5", "target_cp = 0.5", "line 31: .*no setting 'target_cp'"),
+        ("target_cpu = 0.5", "target_cpu = 5.0", "line 31: .*target_cpu must be"),
+        ('mechanism = "in-place-rescale"', 'mechanism = "live"', "line 31: .*names the mechanism live; .* offers only"),
+        ('policy = "reactive"', 'policy = "static"', "line 31: two of the policies are called 'static'"),
+        ('name = "waves"', 'name = "../waves"', "line 21.*names a folder"),
+        ('profile = "paper-cluster"', 'profile = "paper"', "line 2: there is no profile 'paper'"),
+        ("[space]", "[space", "not TOML"),
+        ('name = "small"', 'name = "small"\nengine = "flink"', "line 2: engine"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in GOOD
+    # Only the last: "policy = static" stands there twice.
+    before, _, after = GOOD.rpartition(old)
+    with pytest.raises(BadInputError, match=said) as told:
+        Experiment(write_plan(tmp_path, before + new + after))
+    assert "\n" not in str(told.value)
+
+
+def test_promises_that_nothing_can_keep_are_refused_with_the_nearest(tmp_path: Path) -> None:
+    impossible = GOOD.replace('latency_p95 = "3s"', 'latency_p95 = "100ms"')
+    with pytest.raises(
+        BadInputError, match=r"line 20: no configuration can keep .* even 24 executors .* reaches 0\.0%"
+    ):
+        next(Experiment(write_plan(tmp_path, impossible)).trials())
+
+
+def test_a_load_that_is_too_much_for_the_space_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="widen the space"):
+        next(Experiment(write_plan(tmp_path, GOOD.replace('executors = "1..24"', 'executors = "1..2"'))).trials())
+
+
+def test_a_silent_load_is_refused(tmp_path: Path) -> None:
+    silent = GOOD.replace('shape = "sine"', 'shape = "constant"').replace("mean_per_s = 40000.0", "rate_per_s = 0.0")
+    silent = silent.replace("amplitude_per_s = 20000.0\nperiod_s = 1800.0\n", "")
+    with pytest.raises(BadInputError, match="zero in every second"):
+        next(Experiment(write_plan(tmp_path, silent)).trials())
+
+
+def test_a_missing_plan_and_a_missing_trace_are_told(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="there is no file"):
+        Experiment(tmp_path / "nothing.toml")
+    with_trace = GOOD[: GOOD.index("[[loads]]")] + (
+        '[[loads]]\nname = "waves"\nshape = "trace"\nfile = "missing.csv"\n\n[[policies]]\npolicy = "static"\n'
+    )
+    with pytest.raises(BadInputError, match=r"line 20: .*missing\.csv"):
+        Experiment(write_plan(tmp_path, with_trace))
+
+
+@given(garbage=st.text(max_size=200))
+@settings(max_examples=100, deadline=None)
+def test_whatever_is_written_is_a_plan_or_a_clear_error(tmp_path_factory: pytest.TempPathFactory, garbage: str) -> None:
+    path = tmp_path_factory.mktemp("plan") / "plan.toml"
+    path.write_text(garbage, encoding="utf-8", errors="replace")
+    with pytest.raises(BadInputError):
+        read_plan(path)
+
+
+@given(line=st.integers(min_value=0, max_value=38), text=st.text(alphabet="abc=[]\"' 1.#", max_size=12))
+@settings(max_examples=60, deadline=None)
+def test_a_broken_line_never_brings_a_traceback(tmp_path_factory: pytest.TempPathFactory, line: int, text: str) -> None:
+    lines = GOOD.splitlines()
+    lines[min(line, len(lines) - 1)] = text
+    path = tmp_path_factory.mktemp("plan") / "plan.toml"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    try:
+        Experiment(path)
+    except BadInputError:
+        pass
