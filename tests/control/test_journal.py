@@ -194,6 +194,20 @@ def test_a_full_disk_writes_nothing_by_halves_and_says_so(path: Path) -> None:
         assert list(journal.read()) == [PAUSED, RESUMED]
 
 
+def test_a_write_that_fails_in_the_middle_leaves_no_transaction_open(path: Path) -> None:
+    def deny(action: int, *_about: object) -> int:
+        return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_INSERT else sqlite3.SQLITE_OK
+
+    with SqliteJournal(path) as journal:
+        assert journal._connection is not None
+        journal._connection.set_authorizer(deny)
+        with pytest.raises(PermanentError, match="cannot be used"):
+            journal.append([PAUSED])
+        journal._connection.set_authorizer(None)
+        journal.append([RESUMED])
+        assert list(journal.read()) == [RESUMED]
+
+
 def test_a_file_held_by_another_program_is_a_temporary_trouble(path: Path) -> None:
     with SqliteJournal(path, locked_for_s=0.05) as journal:
         other = sqlite3.connect(path, isolation_level=None)

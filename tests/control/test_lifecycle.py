@@ -217,16 +217,16 @@ def test_a_rollback_is_never_rolled_back() -> None:
         request = bench.ask(10.0, config(4), config(2))
         bench.end(request, 20.0, status=ChangeStatus.FAILED, runs=config(3))
         back = bench.commands[-1]
-        bench.end(back, 30.0, status=status, runs=config(3))
+        bench.end(back, 30.0, status=status, runs=config(7))
         for step in range(8):
-            bench.report(40.0 + 10 * step, config(3), latency_s=9.0)
+            bench.report(40.0 + 10 * step, config(7), latency_s=9.0)
         bench.tell(Ticked(at_s=400.0))
         assert len(bench.commands) == 2
     expired = Bench(config(4))
     expired.ask(10.0, config(4), config(2))
     expired.tell(Ticked(at_s=110.0))
-    expired.report(115.0, config(2))
-    expired.tell(Ticked(at_s=310.0))
+    expired.report(205.0, config(2))
+    expired.tell(Ticked(at_s=210.0))
     assert expired.phase() is Phase.EXPIRED
     assert len(expired.commands) == 2
 
@@ -253,6 +253,16 @@ def test_late_repeated_and_unknown_outcomes_are_recorded_and_change_nothing() ->
     assert not bench.tell(ChangeFinished(at_s=31.0, outcome=outcome)).commands
     after = bench.loop.state.change, bench.loop.state.observed, bench.loop.state.last_change_finished_at_s
     assert before == after
+
+
+def test_a_report_that_was_long_under_way_does_not_hide_what_the_engine_told_since() -> None:
+    bench = Bench(config(4))
+    request = bench.ask(10.0, config(4), config(6))
+    bench.end(request, 25.0, runs=config(6))
+    bench.tell(Reported(at_s=26.0, observation=observation(20.0, config(4))))
+    assert bench.loop.state.observed == config(6)
+    bench.report(30.0, config(5))
+    assert bench.loop.state.observed == config(5)
 
 
 def test_an_override_waits_for_the_change_that_is_on_and_is_then_carried_out() -> None:

@@ -21,6 +21,7 @@ from tidewise.control import (
 from tidewise.core import (
     ChangeExpired,
     ChangeFinished,
+    ChangeOutcome,
     ChangeRequested,
     ChangeStatus,
     Configuration,
@@ -129,6 +130,24 @@ def test_a_permanent_refusal_is_a_failed_change() -> None:
     assert finished.outcome.status is ChangeStatus.FAILED
     assert "no such" in finished.outcome.detail
     assert finished.outcome.configuration == config(1)
+
+
+class _Confused(FakeJob):
+    def change_outcome(self, request_id: str) -> ChangeOutcome | None:
+        return ChangeOutcome(
+            request_id=f"not-{request_id}",
+            status=ChangeStatus.APPLIED,
+            finished_at_s=self.clock.time_s,
+            configuration=config(9),
+        )
+
+
+def test_answers_about_another_request_are_not_written_down() -> None:
+    clock, journal = FakeClock(), ListJournal()
+    job = _Confused(clock=clock, load=lambda _: 500.0)
+    Runner(job=job, loop=build_loop(ScriptedPolicy(follow)), journal=journal, clock=clock).run(150.0)
+    assert len(job.begun) == 1
+    assert "ChangeFinished" not in [kind for kind, _ in journal.rows]
 
 
 def test_missing_reports_leave_the_job_alone_and_come_back(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tidewise.core import Decision, Evidence, JobStatus, Mechanism, Observation, Situation, format_duration
+from tidewise.core import Decision, Evidence, Mechanism, Observation, Situation, format_duration
 from tidewise.core.checks import require, require_finite
 from tidewise.policies.replies import executors as say
 from tidewise.policies.replies import keep, move, not_now, percent
@@ -39,7 +39,7 @@ class Reactive:
     tolerance: float = 0.1
     """How far CPU over target may be from 1 before anything is done."""
     metric_window_s: float = 15.0
-    """Over how long CPU is averaged."""
+    """The metrics server's interval: CPU is averaged over it, and known when it is complete."""
     sync_period_s: float = 15.0
     """How far the earlier recommendations that count are apart."""
     scale_up_stabilisation_s: float = 0.0
@@ -79,7 +79,7 @@ class Reactive:
     @property
     def history_s(self) -> float:
         stabilisation_s = max(self.scale_up_stabilisation_s, self.scale_down_stabilisation_s)
-        return max(stabilisation_s + self.metric_window_s, self.scale_up_period_s, self.scale_down_period_s)
+        return max(stabilisation_s + 2 * self.metric_window_s, self.scale_up_period_s, self.scale_down_period_s)
 
     def learn(self, observation: Observation) -> None:
         """Nothing to learn: everything is in the history."""
@@ -198,25 +198,25 @@ class _Reports:
         self._times_s = [report.time_s for report in history]
 
     def cpu(self, at_s: float, window_s: float) -> _Cpu | None:
-        """Mean CPU over the window before this time, of the executors that ran at its end; None if not known."""
-        end = bisect_right(self._times_s, at_s)
-        if end == 0:
-            return None
-        latest = self._history[end - 1]
-        if latest.status is not JobStatus.RUNNING:
-            return None
-        # A report speaks for as long as its own window, until the next one is due.
-        if at_s - latest.time_s >= max(window_s, latest.window_s):
-            return None
-        start = min(bisect_right(self._times_s, at_s - window_s), end - 1)
-        executors = latest.configuration.executors
+        """CPU in use over the last complete interval before this time; None if not known.
+
+        A metrics server measures interval by interval and knows nothing of the job: the idle seconds of a restart
+        count, and so does the catching up after it.
+        """
+        ends_s = window_s * math.floor(at_s / window_s + _ROUNDING)
+        end = bisect_right(self._times_s, ends_s + _ROUNDING)
+        start = bisect_right(self._times_s, ends_s - window_s + _ROUNDING)
+        if start == end and end > 0 and at_s - self._times_s[end - 1] < self._history[end - 1].window_s:
+            start = end - 1  # reports come less often than metrics: one speaks until the next is due
         weight_s = used_s = 0.0
         for report in self._history[start:end]:
-            same = report.status is JobStatus.RUNNING and report.configuration.executors == executors
-            if same and report.cpu_share is not None:
+            if report.cpu_share is not None:
                 weight_s += report.window_s
-                used_s += report.window_s * report.cpu_share
-        return _Cpu(used_s / weight_s, executors) if weight_s > 0.0 else None
+                used_s += report.window_s * report.cpu_share * report.configuration.executors
+        if weight_s <= 0.0:
+            return None
+        executors = self._history[end - 1].configuration.executors
+        return _Cpu(min(1.0, used_s / weight_s / executors), executors)
 
     def executors(self, at_s: float, *, otherwise: int) -> int:
         """How many executors ran at this time."""
