@@ -108,6 +108,21 @@ def test_guards_let_pass_what_is_just_allowed(about: Facts) -> None:
     assert veto(propose(config(2), about)) is None
 
 
+def test_an_idle_job_may_give_resources_back() -> None:
+    idle = replace(
+        observation(995.0, config(4)),
+        input_rate_per_s=0.0,
+        processed_rate_per_s=0.0,
+        backlog_records=0.0,
+        latency_p50_s=None,
+        latency_p95_s=None,
+        latency_p99_s=None,
+    )
+    assert veto(propose(config(2), facts(latest=idle))) is None
+    working = replace(idle, input_rate_per_s=1.0)
+    assert veto(propose(config(2), facts(latest=working))) == ("never-down-blind", "down-without-latency")
+
+
 @pytest.mark.parametrize("origin", list(Origin))
 def test_one_change_at_a_time_binds_everyone(origin: Origin) -> None:
     assert veto(propose(config(6), facts(requested=config(8)), origin=origin)) == ("one-change", "change-on")

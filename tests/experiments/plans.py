@@ -28,8 +28,8 @@ every = "30min"
 name = "waves"
 shape = "sine"
 mean_per_s = 40000.0
-amplitude_per_s = 20000.0
-period_s = 1800.0
+amplitude_share = 0.5
+period = "30min"
 noise = 0.05
 
 [[policies]]

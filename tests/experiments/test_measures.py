@@ -246,6 +246,17 @@ def test_a_failure_without_a_bad_second_within_two_minutes_was_not_felt() -> Non
     assert took(latency, 100.0) == [140.0]
 
 
+def test_a_stray_bad_second_before_the_job_goes_down_is_not_its_recovery() -> None:
+    latency = np.ones(400)
+    latency[205] = 9.0  # chance, five seconds after the failure
+    up = np.ones(400, dtype=np.bool_)
+    up[230:250] = False  # noticed after 30 s, down for 20
+    latency[230:250] = 15.0
+    series = series_of(latency, up=up)
+    recovery = summarise(record_of(series, faults=(FaultRecord(at_s=200.0, kind="crash"),)), series).recoveries[0]
+    assert recovery.took_s == 50.0
+
+
 def test_recovery_is_held_against_the_latency_just_before_the_failure() -> None:
     latency = np.full(400, 0.5)
     latency[:100] = 0.2  # long ago: only the last 120 s tell

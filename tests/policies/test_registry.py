@@ -105,10 +105,10 @@ def test_a_broken_package_is_named(monkeypatch: pytest.MonkeyPatch, value: str, 
     assert says in described.problem
 
 
-def test_an_unknown_name_gets_the_nearest_one_and_the_list() -> None:
-    with pytest.raises(BadInputError, match=r"no policy 'reactiv'\. Did you mean 'reactive'\? Known: static, best-f"):
+def test_an_unknown_name_gets_the_nearest_one_or_the_list() -> None:
+    with pytest.raises(BadInputError, match=r"no policy 'reactiv'; did you mean 'reactive'\?"):
         find_policy("reactiv")
-    with pytest.raises(BadInputError, match=r"no policy 'xyz'\. Known: static"):
+    with pytest.raises(BadInputError, match="no policy 'xyz'; known: static, best-fixed"):
         find_policy("xyz")
 
 
@@ -133,22 +133,18 @@ def test_settings_are_read_as_people_write_them() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "says"),
     [
-        (
-            "reactive",
-            {"target_cpus": 0.3},
-            r"no setting 'target_cpus'\. Did you mean 'target_cpu'\? It has",
-        ),
-        ("reactive", {"colour": "red"}, r"no setting 'colour'\. It has target_cpu"),
+        ("reactive", {"target_cpus": 0.3}, r"no setting 'target_cpus'; did you mean 'target_cpu'\?"),
+        ("reactive", {"colour": "red"}, "no setting 'colour'; known: target_cpu"),
         ("reactive", {"metric_window_s": 30}, 'write it as metric_window, with its unit: metric_window = "90s"'),
-        ("reactive", {"metric_window": 30}, 'metric_window = 30 has no unit; write it like metric_window = "30s"'),
+        ("reactive", {"metric_window": 30}, 'metric_window: 30 has no unit; write it like "30s"'),
         ("reactive", {"metric_window": "30"}, "metric_window: '30' has no unit"),
-        ("reactive", {"metric_window": True}, "metric_window = True is not allowed: it takes a duration"),
-        ("reactive", {"target_cpu": "high"}, "target_cpu = 'high' is not allowed: it takes a number"),
-        ("reactive", {"scale_up_max_executors": 1.5}, "it takes a whole number or"),
+        ("reactive", {"metric_window": True}, "metric_window: True is not a duration"),
+        ("reactive", {"target_cpu": "high"}, "target_cpu: 'high' is not a number"),
+        ("reactive", {"scale_up_max_executors": 1.5}, '1.5 is not a whole number or "none"'),
         ("reactive", {"target_cpu": 3}, "'reactive': target_cpu must be above 0 and at most 1, not 3"),
         ("reactive", {"metric_window": "0s"}, "metric_window must be above 0"),
-        ("reactive", {"mechanism": "lve"}, r"it takes one of \"live\".*Did you mean 'live'\?"),
-        ("static", {"executors": True}, "executors = True is not allowed"),
+        ("reactive", {"mechanism": "lve"}, r"mechanism: there is no 'lve'; did you mean 'live'\?"),
+        ("static", {"executors": True}, "executors: True is not a whole number"),
         ("best-fixed", {}, "'best-fixed' needs the setting configuration"),
     ],
 )

@@ -141,7 +141,7 @@ def test_rows_that_make_no_trace_are_refused(rows: list[tuple[float, float]]) ->
 def test_options_that_are_no_numbers_are_refused(bad: float) -> None:
     with pytest.raises(InvalidValueError, match="compress"):
         trace(ROWS, compress=bad)
-    with pytest.raises(InvalidValueError, match="start_s"):
+    with pytest.raises(InvalidValueError, match="start must"):
         trace(ROWS, start_s=bad)
 
 

@@ -157,7 +157,7 @@ BAD: list[tuple[str | bytes, dict[str, object], str]] = [
     ("0,5\n1,6\n", {"value_column": "3"}, r"no column '3'; write value_column = one of: numbers 1 to 2"),
     ("a,b\n0,5\n1,6\n", {"time_column": "a", "value_column": "a"}, r"name the same column"),
     ("0,5\n1,6\n", {"compress": 0.0}, r"load\.csv: compress must be above 0"),
-    ("0,5\n1,6\n", {"start_s": 2.0}, r"load\.csv: start_s is 2, but the trace is only 2 s long"),
+    ("0,5\n1,6\n", {"start_s": 2.0}, r"load\.csv: start is 2 s, but the trace is only 2 s long"),
     ("0,5\n1,6\n", {"between": "curve"}, r'between must be "linear" or "hold"'),
     ("0,5\n1,6\n", {"gaps": "x"}, r'gaps must be "refuse" or "interpolate", not \'x\''),
     ("0,5\n1,6\n", {"order": "x"}, r'order must be "refuse" or "sort"'),
@@ -187,7 +187,7 @@ def test_a_file_that_is_none_is_told_by_its_name(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="is a folder; name the CSV file in it"):
         read_trace(tmp_path)
     with pytest.raises(BadInputError, match="cannot be read"):
-        read_trace("a\0b")
+        read_trace(Path("a\0b"))
 
 
 def check_outcome(path: Path, content: bytes) -> None:

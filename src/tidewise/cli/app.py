@@ -10,15 +10,16 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from tidewise import __version__
+from tidewise.cli.choices import choice_row, print_choice
 from tidewise.cli.output import BAD_INPUT, console, experiment_progress, print_json
 from tidewise.cli.summary import summary_rows
 from tidewise.core import TidewiseError
 from tidewise.experiments import DEMO_PLAN, Experiment, Run, compare, find_runs, run_experiment
 from tidewise.policies import describe
 from tidewise.report import terminal_table, write_report
+from tidewise.workload import describe_loads
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -55,6 +56,8 @@ def root(
     tidewise report runs/my-plan          tables and figures of any runs, as one page
 
     tidewise policies                     what can decide, and its settings
+
+    tidewise loads                        what a job can be given to do, and its settings
     """
 
 
@@ -120,36 +123,24 @@ def policies(json: Json = False) -> None:
     """
     known = describe()
     if json:
-        print_json(
-            [
-                {
-                    "name": policy.name,
-                    "summary": policy.summary,
-                    "package": policy.package,
-                    "problem": policy.problem,
-                    "settings": [
-                        {"name": setting.name, "default": setting.default, "meaning": setting.doc}
-                        for setting in policy.settings
-                    ],
-                }
-                for policy in known
-            ]
-        )
+        print_json([{**choice_row(one), "package": one.package, "problem": one.problem} for one in known])
         return
-    screen = console()
-    for policy in known:
-        screen.print(f"[bold]{escape(policy.name)}[/bold]  {escape(policy.summary)}")
-        if policy.problem is not None:
-            screen.print(f"  [red]cannot be used:[/red] {escape(policy.problem)}")
-        if policy.settings:
-            table = Table(box=None, padding=(0, 2), show_header=False)
-            table.add_column(no_wrap=True)
-            table.add_column(no_wrap=True)
-            table.add_column()
-            for setting in policy.settings:
-                table.add_row(escape(setting.name), escape(str(setting.default)), escape(setting.doc))
-            screen.print(table)
-        screen.print()
+    for one in known:
+        print_choice(one, problem=one.problem)
+
+
+@app.command()
+def loads(json: Json = False) -> None:
+    """List the load shapes that a plan can name, with their settings and defaults.
+
+    For example:  tidewise loads
+    """
+    known = describe_loads()
+    if json:
+        print_json([choice_row(one) for one in known])
+        return
+    for one in known:
+        print_choice(one)
 
 
 def _run(experiment: Experiment, home: Path, *, quiet: bool) -> list[Run]:

@@ -83,9 +83,9 @@ class NeverDownBlindGuard:
         if latest.status is JobStatus.DOWN:
             sentence = "The job is down, and nothing is taken from a job that is down."
             return Veto(reason=Reason(code="down-while-down", sentence=sentence, evidence={"time_s": latest.time_s}))
-        if latest.processed_rate_per_s <= 0.0 or latest.latency_p95_s is None:
-            sentence = "The job's latest report shows no output or no latency, so nothing is taken from it."
-            evidence = {"processed_rate_per_s": latest.processed_rate_per_s, "latency_p95_s": latest.latency_p95_s}
+        if latest.latency_p95_s is None and not latest.is_idle:
+            sentence = "The job's latest report has work but no latency, so nothing is taken from it."
+            evidence = {"input_rate_per_s": latest.input_rate_per_s, "backlog_records": latest.backlog_records}
             return Veto(reason=Reason(code="down-without-latency", sentence=sentence, evidence=evidence))
         return too_old(facts, facts.settings.down_within_s, what="nothing is taken from the job")
 

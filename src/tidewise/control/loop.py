@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import singledispatchmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from tidewise.control.commands import ApplyChange, Command, Handled, Input, StartProfile
 from tidewise.control.consult import Consultant
@@ -92,11 +92,25 @@ class Loop:
         self.state = State(settings=self._settings, promises=promises, history_s=policy.history_s)
         self._events: list[JournalEvent] = []
         self._commands: list[Command] = []
+        self._takers: dict[type[Input], Callable[[Any], None]] = {
+            ControllerStarted: self._emit,
+            Reported: self._take_report,
+            Ticked: self._take_tick,
+            ChangeFinished: self._take_outcome,
+            ProfileFinished: self._emit,
+            Paused: self._emit,
+            Resumed: self._emit,
+            Overridden: self._take_override,
+            OverrideLifted: self._emit,
+        }
 
     def handle(self, event: Input) -> Handled:
         """Take one event in. See `Handled` for what the caller owes the result."""
+        take = self._takers.get(type(event))
+        if take is None:
+            raise TypeError(f"the loop is not told of {type(event).__name__}")
         self._events, self._commands = [], []
-        self._take(event)
+        take(event)
         return Handled(events=tuple(self._events), commands=tuple(self._commands))
 
     def replay(self, events: Iterable[JournalEvent]) -> None:
@@ -133,19 +147,6 @@ class Loop:
 
     # What each event brings about.
 
-    @singledispatchmethod
-    def _take(self, event: Input) -> None:
-        raise TypeError(f"the loop is not told of {type(event).__name__}")
-
-    @_take.register(ControllerStarted)
-    @_take.register(ProfileFinished)
-    @_take.register(Paused)
-    @_take.register(Resumed)
-    @_take.register(OverrideLifted)
-    def _take_note(self, event: ControllerStarted | ProfileFinished | Paused | Resumed | OverrideLifted) -> None:
-        self._emit(event)
-
-    @_take.register
     def _take_report(self, event: Reported) -> None:
         self._emit(event)
         self._learn(event)
@@ -165,7 +166,6 @@ class Loop:
             )
             self._roll_back(event.at_s, Reason(code="promise-broken", sentence=sentence))
 
-    @_take.register
     def _take_outcome(self, event: ChangeFinished) -> None:
         was_on = self._is_on(event.outcome.request_id)
         self._emit(event)
@@ -177,12 +177,10 @@ class Loop:
             self._roll_back(event.at_s, Reason(code="change-failed", sentence=sentence))
         self._pursue_override(event.at_s)
 
-    @_take.register
     def _take_override(self, event: Overridden) -> None:
         self._emit(event)
         self._pursue_override(event.at_s)
 
-    @_take.register
     def _take_tick(self, event: Ticked) -> None:
         now_s = event.at_s
         self._end_what_is_over(now_s)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import singledispatchmethod
+from typing import Any
 
 from tidewise.control.lifecycle import EDGES, Change, Phase, Step
 from tidewise.control.settings import LoopSettings
@@ -89,10 +90,27 @@ class State:
     """When the policy last decided."""
     last_change_finished_at_s: float | None = None
     bars: dict[Configuration, Bar] = field(default_factory=dict)
+    _appliers: dict[type[JournalEvent], Callable[[Any], None]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.history = deque(maxlen=self.settings.observations_kept)
         self.profiles = deque(maxlen=self.settings.profiles_kept)
+        self._appliers = {
+            ControllerStarted: self._controller_started,
+            Reported: self._reported,
+            Decided: self._decided,
+            ChangeRequested: self._change_requested,
+            ChangeFinished: self._change_finished,
+            ChangeExpired: self._change_expired,
+            ChangeSettled: self._change_settled,
+            ProfileRequested: self._profile_requested,
+            ProfileFinished: self._profile_finished,
+            ProfileExpired: self._profile_expired,
+            Paused: self._paused,
+            Resumed: self._resumed,
+            Overridden: self._overridden,
+            OverrideLifted: self._override_lifted,
+        }
 
     @property
     def requested(self) -> Configuration | None:
@@ -103,11 +121,12 @@ class State:
     def latest(self) -> Observation | None:
         return self.history[-1] if self.history else None
 
-    @singledispatchmethod
     def apply(self, event: JournalEvent) -> None:
         """Take one event in, live or from the journal; news about what is long over changes nothing."""
+        applier = self._appliers.get(type(event))
+        if applier is not None:
+            applier(event)
 
-    @apply.register
     def _controller_started(self, event: ControllerStarted) -> None:
         self._observe(event.configuration, event.at_s)
 
@@ -116,7 +135,6 @@ class State:
         if self.observed_at_s is None or at_s >= self.observed_at_s:
             self.observed, self.observed_at_s = configuration, at_s
 
-    @apply.register
     def _reported(self, event: Reported) -> None:
         observation, latest = event.observation, self.latest
         # Learning goes by time, so what comes out of order is too late; a window that ends well after its arrival
@@ -142,7 +160,6 @@ class State:
         broken = self.promises.broken_by(observation)
         self.change = replace(change, broken_in_a_row=change.broken_in_a_row + 1 if broken else 0)
 
-    @apply.register
     def _decided(self, event: Decided) -> None:
         decision = event.decision
         if isinstance(decision, Reconfigure):
@@ -164,7 +181,6 @@ class State:
         wait_s = self.settings.back_off_after_s(attempts)
         self.override = replace(self.override, attempts=attempts, next_attempt_at_s=at_s + wait_s)
 
-    @apply.register
     def _change_requested(self, event: ChangeRequested) -> None:
         request, latest = event.request, self.latest
         if self.change is not None:
@@ -186,7 +202,6 @@ class State:
         self.change = replace(change, phase=EDGES[change.phase, step])
         return True
 
-    @apply.register
     def _change_finished(self, event: ChangeFinished) -> None:
         outcome = event.outcome
         applied = outcome.status is ChangeStatus.APPLIED
@@ -199,7 +214,6 @@ class State:
         elif self.override is not None and self.override.request_id == outcome.request_id:
             self.override = replace(self.override, carried_out=True, attempts=0)
 
-    @apply.register
     def _change_expired(self, event: ChangeExpired) -> None:
         if self._step(event.request_id, Step.EXPIRE):
             self._ended(event.at_s)
@@ -226,40 +240,32 @@ class State:
         if len(self.bars) > self.settings.bars_kept:
             del self.bars[min(self.bars, key=lambda barred: self.bars[barred].until_s)]
 
-    @apply.register
     def _change_settled(self, event: ChangeSettled) -> None:
         if self._step(event.request_id, Step.SETTLE) and self.change is not None:
             # It has shown that it can go well: the next failure counts as the first.
             self.bars.pop(self.change.request.target, None)
 
-    @apply.register
     def _profile_requested(self, event: ProfileRequested) -> None:
         self.profile = event.request
         self.requests += 1
 
-    @apply.register
     def _profile_finished(self, event: ProfileFinished) -> None:
         if self.profile is not None and self.profile.request_id == event.outcome.request_id:
             self.profile = None
             self.profiles.append(event.outcome)
 
-    @apply.register
     def _profile_expired(self, event: ProfileExpired) -> None:
         if self.profile is not None and self.profile.request_id == event.request_id:
             self.profile = None
 
-    @apply.register
     def _paused(self, event: Paused) -> None:
         self.paused_by = event.by
 
-    @apply.register
     def _resumed(self, _event: Resumed) -> None:
         self.paused_by = None
 
-    @apply.register
     def _overridden(self, event: Overridden) -> None:
         self.override = Override(by=event.by, target=event.target, next_attempt_at_s=event.at_s)
 
-    @apply.register
     def _override_lifted(self, _event: OverrideLifted) -> None:
         self.override = None

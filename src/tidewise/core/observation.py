@@ -31,7 +31,7 @@ class LatencyMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One report. What is unknown is None; a window without output has no latency."""
+    """One report. What is unknown is None; a window in which output was due and none came has no latency."""
 
     time_s: float
     """End of the window, on the clock of the run."""
@@ -47,7 +47,7 @@ class Observation:
     backlog_records: float
     """Records that have arrived and are not committed."""
     latency_p50_s: float | None = None
-    """Arrival to output, of the records whose output came in this window."""
+    """Arrival to output, of the records whose output came in this window, or came last where none was due in it."""
     latency_p95_s: float | None = None
     latency_p99_s: float | None = None
     latency_method: LatencyMethod | None = None
@@ -79,6 +79,11 @@ class Observation:
             require_finite("memory_share", self.memory_share, least=0.0)
         if self.state_mib is not None:
             require_finite("state_mib", self.state_mib, least=0.0)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the job runs and there is nothing for it to do: no latency is no bad sign then."""
+        return self.status is JobStatus.RUNNING and self.input_rate_per_s <= 0.0 and self.backlog_records <= 0.0
 
     @property
     def true_rate_per_s(self) -> float | None:

@@ -31,9 +31,9 @@ class Promises:
         require(0.0 < self.good_share < 1.0, f"good_share must lie between 0 and 1, not {self.good_share:g}")
 
     def broken_by(self, observation: Observation) -> bool:
-        """Whether the latency promise does not hold in this window; a window without output breaks it."""
+        """Whether the latency promise does not hold in this window; one without output breaks it, unless it is idle."""
         if self.latency_p95_s is None:
             return False
         if observation.latency_p95_s is None:
-            return observation.input_rate_per_s > 0.0 or observation.backlog_records > 0.0
+            return not observation.is_idle
         return observation.latency_p95_s > self.latency_p95_s

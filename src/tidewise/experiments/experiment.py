@@ -18,12 +18,13 @@ from tidewise.core import (
     Prices,
     Promises,
 )
+from tidewise.core.readers import did_you_mean
 from tidewise.engines.simulator import SimulatorProfile, load_profile
 from tidewise.experiments.fixed_run import fault_schedule
 from tidewise.experiments.hindsight import Hindsight
 from tidewise.experiments.plan import LoadTable, Plan, PolicyTable, read_plan
 from tidewise.experiments.record import FaultRecord
-from tidewise.experiments.toml_file import did_you_mean, line_of
+from tidewise.experiments.toml_file import line_of
 from tidewise.policies import BestFixed, make_policy
 from tidewise.workload import Load, Rates
 
@@ -128,11 +129,8 @@ class Experiment:
             return
         with self._at("failures", "kind"):
             if failures.kind not in self.profile.failures:
-                known = list(self.profile.failures)
-                raise BadInputError(
-                    f"the profile {self.profile.name} knows no failure {failures.kind!r}; "
-                    f"{did_you_mean(failures.kind, known)}"
-                )
+                hint = did_you_mean(failures.kind, self.profile.failures)
+                raise BadInputError(f"the profile {self.profile.name} knows no failure {failures.kind!r}{hint}")
         with self._at("failures", "every"):
             if failures.every <= 0 or failures.jitter < 0:
                 raise BadInputError("failures need an interval above 0s and a jitter of at least 0s")

@@ -235,7 +235,8 @@ def recoveries_of(faults: Sequence[FaultRecord], series: Series, good: BoolArray
 
     What it had been: the median over the last `BEFORE_S` seconds before the failure that were up and good, `good`
     being those within the limit of the run. A failure may become visible late: recovery ends with the first calm that
-    follows the first bad second, and without a bad second within `FELT_WITHIN_S` the failure was not felt.
+    follows the first second down, or the first bad one where the job does not go down; without a bad second within
+    `FELT_WITHIN_S` the failure was not felt.
     """
     return tuple(
         Recovery(fault=fault, took_s=_recovery_s(fault, _next_fault(faults, index, len(series)), series, good))
@@ -259,7 +260,9 @@ def _recovery_s(fault: FaultRecord, end: int, series: Series, good: BoolArray) -
     felt = np.flatnonzero(bad[start : start + FELT_WITHIN_S])
     if not felt.size:
         return 0.0 if end - start >= FELT_WITHIN_S else Censored(at_least=0.0)
-    calm = _calm_from(bad, start + int(felt[0]))
+    # A stray bad second while the failure is not noticed yet is not its beginning: going down is, where the job does.
+    down = np.flatnonzero(~series.up[start : min(end, start + FELT_WITHIN_S)])
+    calm = _calm_from(bad, start + int(down[0] if down.size else felt[0]))
     if calm is not None:
         return calm - fault.at_s
     # Some calm at the very end may be the recovery, or not: only the time to the last bad second is sure.

@@ -140,6 +140,8 @@ def _run(
         runner.run(float(experiment.duration_s))
         runner.finish("the load has ended")
         job.stop()
+    # Nobody writes this journal any more: what kept others from it goes, so that a run is three files.
+    (work / f"{JOURNAL_FILE}.lock").unlink(missing_ok=True)
     record = RunRecord(
         name=folder.name,
         engine="simulator",

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 import typing
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from tidewise.core import BadInputError, parse_duration_s, parse_memory_mib, parse_range
+from tidewise.core import BadInputError, parse_memory_mib, parse_range
+from tidewise.core.readers import did_you_mean, read_duration_s
 
 Model = TypeVar("Model", bound=BaseModel)
 Place = tuple[str | int, ...]
@@ -27,19 +26,13 @@ class Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-def _duration(value: object) -> object:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        raise ValueError(f'{value!r} has no unit; write it like "{value}s"')
-    return parse_duration_s(value) if isinstance(value, str) else value
-
-
 def _memory(value: object) -> object:
     if isinstance(value, int | float) and not isinstance(value, bool):
         raise ValueError(f'{value!r} has no unit; write it like "{value}MiB" or "{value}GiB"')
     return parse_memory_mib(value) if isinstance(value, str) else value
 
 
-Duration = Annotated[float, BeforeValidator(_duration)]
+Duration = Annotated[float, BeforeValidator(read_duration_s)]
 """Seconds, written with a unit."""
 Memory = Annotated[int, BeforeValidator(_memory)]
 """MiB, written with a unit."""
@@ -81,13 +74,6 @@ def _whole_number(value: object) -> float:
     return value
 
 
-def _seconds(value: object) -> float:
-    read = _duration(value)
-    if not isinstance(read, float):
-        raise ValueError(f'{value!r} is not a duration; write it like "10s"')
-    return read
-
-
 def _mib(value: object) -> float:
     read = _memory(value)
     if not isinstance(read, int):
@@ -97,7 +83,7 @@ def _mib(value: object) -> float:
 
 Counts = Annotated[tuple[int, ...], BeforeValidator(lambda value: tuple(map(int, _values(value, _whole_number))))]
 Numbers = Annotated[tuple[float, ...], BeforeValidator(lambda value: _values(value, _number))]
-Durations = Annotated[tuple[float, ...], BeforeValidator(lambda value: _values(value, _seconds))]
+Durations = Annotated[tuple[float, ...], BeforeValidator(lambda value: _values(value, read_duration_s))]
 Memories = Annotated[tuple[int, ...], BeforeValidator(lambda value: tuple(map(int, _values(value, _mib))))]
 
 
@@ -111,7 +97,7 @@ def read_toml(path: Path, model: type[Model]) -> Model:
         raise BadInputError(f"{path} cannot be read: {error}") from error
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # Beside its own error: for endless numbers and deep nesting.
         raise BadInputError(f"{path} is not TOML: {error}") from error
     try:
         return model.model_validate(content)
@@ -160,9 +146,7 @@ def _sentence(path: Path, text: str, error: ValidationError, model: type[BaseMod
     name = ".".join(str(part) for part in place)
     if first["type"] == "extra_forbidden":
         known = _keys_at(model, place[:-1])
-        close = difflib.get_close_matches(str(place[-1]), known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
-        return f"{where}: unknown key {str(place[-1])!r}; {hint}"
+        return f"{where}: unknown key {str(place[-1])!r}{did_you_mean(str(place[-1]), known)}"
     if first["type"] == "missing":
         return f"{where}: {name} is missing"
     message = first["msg"].removeprefix("Value error, ")
@@ -191,9 +175,3 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
         if inner is not None:
             return inner
     return None
-
-
-def did_you_mean(word: str, known: Mapping[str, object] | list[str]) -> str:
-    """A hint for a word that is not known."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"

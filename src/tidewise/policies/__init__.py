@@ -4,7 +4,6 @@ from tidewise.policies.best_fixed import BestFixed
 from tidewise.policies.ds2 import Ds2
 from tidewise.policies.reactive import Reactive
 from tidewise.policies.registry import PolicyDescription, describe, find_policy, make_policy, policy_names
-from tidewise.policies.settings import Setting
 from tidewise.policies.static import Static
 
 __all__ = [
@@ -12,7 +11,6 @@ __all__ = [
     "Ds2",
     "PolicyDescription",
     "Reactive",
-    "Setting",
     "Static",
     "describe",
     "find_policy",

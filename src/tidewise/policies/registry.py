@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from tidewise.core import BadInputError, PermanentError, Policy
+from tidewise.core.readers import did_you_mean
+from tidewise.core.settings import Setting, read_settings, settings_of
 from tidewise.policies.best_fixed import BestFixed
 from tidewise.policies.ds2 import Ds2
 from tidewise.policies.reactive import Reactive
-from tidewise.policies.settings import Setting, did_you_mean, read_settings, settings_of
 from tidewise.policies.static import Static
 
 GROUP = "tidewise.policies"
@@ -50,8 +52,7 @@ def find_policy(name: str) -> type[Policy]:
         return built_in
     offers = _offered().get(name)
     if offers is None:
-        names = policy_names()
-        raise BadInputError(f"there is no policy {name!r}{did_you_mean(name, names) or '.'} Known: {', '.join(names)}")
+        raise BadInputError(f"there is no policy {name!r}{did_you_mean(name, policy_names())}")
     if len(offers) > 1:
         packages = " and ".join(sorted(_package(offer) for offer in offers))
         raise BadInputError(f"policy {name!r} is offered by {packages}: uninstall all but one")
@@ -82,12 +83,11 @@ def describe() -> tuple[PolicyDescription, ...]:
 def _describe(name: str, package: str) -> PolicyDescription:
     try:
         policy = find_policy(name)
+        settings = settings_of(policy)
     except BadInputError as broken:
         return PolicyDescription(name=name, summary="", settings=(), package=package, problem=str(broken))
-    lines = (policy.__doc__ or "").strip().splitlines()
-    return PolicyDescription(
-        name=name, summary=lines[0] if lines else "", settings=settings_of(policy), package=package
-    )
+    summary = (inspect.getdoc(policy) or "").partition("\n")[0]
+    return PolicyDescription(name=name, summary=summary, settings=settings, package=package)
 
 
 def _offered() -> dict[str, list[EntryPoint]]:

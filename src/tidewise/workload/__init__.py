@@ -4,7 +4,7 @@ from tidewise.workload.bursts import Bursts
 from tidewise.workload.combined import Noisy, Sum
 from tidewise.workload.load import Load, Rates
 from tidewise.workload.random_loads import random_load
-from tidewise.workload.registry import LOADS, build_load
+from tidewise.workload.registry import LOADS, LoadDescription, build_load, describe_loads
 from tidewise.workload.seasons import Daily, Weekly
 from tidewise.workload.shapes import Constant, Growth, RegimeChange, Sine, Square, Steps
 from tidewise.workload.trace import Trace
@@ -17,6 +17,7 @@ __all__ = [
     "Daily",
     "Growth",
     "Load",
+    "LoadDescription",
     "Noisy",
     "Rates",
     "RegimeChange",
@@ -27,6 +28,7 @@ __all__ = [
     "Trace",
     "Weekly",
     "build_load",
+    "describe_loads",
     "random_load",
     "read_trace",
 ]

@@ -24,8 +24,9 @@ class Bursts:
     mean_gap_s: float = 900.0
     """Mean time from the beginning of one burst to that of the next; the gaps are exponential."""
     lowest_factor: float = 1.4
+    """The height of a burst over the base is drawn evenly between this factor ..."""
     highest_factor: float = 4.0
-    """The height of a burst over the base is drawn evenly between the two."""
+    """... and this one."""
     ramp_s: float = 20.0
     """From the base to the height, in a straight line."""
     hold_s: float = 60.0
@@ -35,12 +36,12 @@ class Bursts:
 
     def __post_init__(self) -> None:
         require_rate("base_per_s", self.base_per_s)
-        require_period("mean_gap_s", self.mean_gap_s)
+        require_period("mean_gap", self.mean_gap_s)
         require_finite("lowest_factor", self.lowest_factor, least=1.0)
         require_finite("highest_factor", self.highest_factor, least=self.lowest_factor)
         require(self.highest_factor <= 1000.0, f"highest_factor must be at most 1000, not {self.highest_factor:g}")
-        for name in ("ramp_s", "hold_s", "decay_s"):
-            require_finite(name, getattr(self, name), least=0.0)
+        for name in ("ramp", "hold", "decay"):
+            require_finite(name, getattr(self, f"{name}_s"), least=0.0)
 
     def rates_per_s(self, duration_s: int, seed: int) -> Rates:
         seconds = seconds_of(duration_s, seed)

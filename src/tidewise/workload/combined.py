@@ -31,6 +31,7 @@ class Noisy:
     """A load whose rates are multiplied by noise; the mean stays."""
 
     load: Load
+    """What the noise lies on."""
     share: float = 0.1
     """Standard deviation of the noise, as a share of the rate."""
     smooth_s: float = 0.0
@@ -38,7 +39,7 @@ class Noisy:
 
     def __post_init__(self) -> None:
         require_share("share", self.share)
-        require_finite("smooth_s", self.smooth_s, least=0.0)
+        require_finite("smooth", self.smooth_s, least=0.0)
 
     @property
     def name(self) -> str:
@@ -57,6 +58,7 @@ class Sum:
     """Several sources at once, each with chances of its own."""
 
     loads: tuple[Load, ...]
+    """The sources."""
 
     def __post_init__(self) -> None:
         require(len(self.loads) > 0, "a sum needs at least one load")

@@ -56,7 +56,7 @@ class Daily:
     mean_per_s: float
     """Mean rate over a usual day."""
     day_s: float = 86400.0
-    """Length of a day; 1800 puts it into half an hour."""
+    """Length of a day; half an hour shows a day quickly."""
     night_share: float = 0.2
     """The rate of the quietest minute over that of the busiest."""
     start_hour: float = 0.0
@@ -114,7 +114,7 @@ class Weekly:
 
 def _require_season(season: Daily | Weekly) -> None:
     require_rate("mean_per_s", season.mean_per_s)
-    require_period("day_s", season.day_s)
+    require_period("day", season.day_s)
     require_share("night_share", season.night_share)
     require_finite("start_hour", season.start_hour, least=0.0)
     require(season.start_hour <= 24.0, f"start_hour must be at most 24, not {season.start_hour:g}")

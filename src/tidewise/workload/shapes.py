@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from tidewise.core.checks import require, require_finite, require_share
+from tidewise.core.readers import Seconds
 from tidewise.workload.load import Rates, require_period, require_rate, seconds_of
 
 
@@ -30,6 +31,7 @@ class Constant:
 
     name: ClassVar[str] = "constant"
     rate_per_s: float
+    """Events/s."""
 
     def __post_init__(self) -> None:
         require_rate("rate_per_s", self.rate_per_s)
@@ -43,8 +45,11 @@ class Steps:
     """Levels that each hold until the next begins."""
 
     name: ClassVar[str] = "steps"
-    levels: tuple[tuple[float, float], ...]
-    """Pairs of a beginning in s and a rate in events/s; the first begins at 0, the beginnings ascend."""
+    levels: tuple[tuple[Seconds, float], ...]
+    """Pairs of a beginning in s and a rate in events/s; the first begins at 0, the beginnings ascend.
+
+    A plan writes the beginnings as durations: `[["0s", 1000], ["10min", 2000]]`.
+    """
 
     def __post_init__(self) -> None:
         require(len(self.levels) > 0, "levels must hold at least one pair of beginning and rate")
@@ -69,16 +74,18 @@ class Sine:
 
     name: ClassVar[str] = "sine"
     mean_per_s: float
+    """Mean rate over a period."""
     amplitude_share: float = 0.5
     """How far the rate swings to each side, as a share of the mean."""
     period_s: float = 3600.0
+    """From one peak to the next."""
     phase_share: float = 0.0
     """Where in the period the run begins: 0 at the mean going up, 0.25 at the peak."""
 
     def __post_init__(self) -> None:
         require_rate("mean_per_s", self.mean_per_s)
         require_share("amplitude_share", self.amplitude_share)
-        require_period("period_s", self.period_s)
+        require_period("period", self.period_s)
         require_share("phase_share", self.phase_share)
 
     def rates_per_s(self, duration_s: int, seed: int) -> Rates:
@@ -97,8 +104,11 @@ class Square:
 
     name: ClassVar[str] = "square"
     low_per_s: float
+    """The lower rate."""
     high_per_s: float
+    """The higher rate."""
     period_s: float = 1200.0
+    """How long both levels last together."""
     high_share: float = 0.5
     """The share of each period that is high, at its end."""
 
@@ -106,7 +116,7 @@ class Square:
         require_rate("low_per_s", self.low_per_s)
         require_rate("high_per_s", self.high_per_s)
         require(self.low_per_s <= self.high_per_s, "low_per_s must not be above high_per_s")
-        require_period("period_s", self.period_s)
+        require_period("period", self.period_s)
         require_share("high_share", self.high_share)
 
     def rates_per_s(self, duration_s: int, seed: int) -> Rates:
@@ -120,7 +130,9 @@ class Growth:
 
     name: ClassVar[str] = "growth"
     start_per_s: float
+    """The rate at the start of the run."""
     end_per_s: float
+    """The rate at the end of the trend."""
     over_s: float = 3600.0
     """How long the trend lasts."""
     kind: Literal["linear", "exponential"] = "linear"
@@ -129,7 +141,7 @@ class Growth:
     def __post_init__(self) -> None:
         require_rate("start_per_s", self.start_per_s)
         require_rate("end_per_s", self.end_per_s)
-        require_period("over_s", self.over_s)
+        require_period("over", self.over_s)
         require(self.kind in {"linear", "exponential"}, f'kind must be "linear" or "exponential", not {self.kind!r}')
         require(
             self.kind == "linear" or min(self.start_per_s, self.end_per_s) >= 1e-6,
@@ -153,22 +165,27 @@ class RegimeChange:
     over_s: float = 0.0
     """How long it takes; below 1: at once."""
     mean_before_per_s: float
+    """Mean rate before the change."""
     mean_after_per_s: float
+    """Mean rate after it."""
     amplitude_share_before: float = 0.4
+    """How far the rate swings to each side before the change, as a share of its mean."""
     amplitude_share_after: float = 0.4
-    """Swings to each side, as shares of their means."""
+    """The same after it."""
     period_before_s: float = 3600.0
+    """From one peak to the next before the change."""
     period_after_s: float = 3600.0
+    """The same after it."""
 
     def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s, least=0.0)
-        require_finite("over_s", self.over_s, least=0.0)
+        require_finite("at", self.at_s, least=0.0)
+        require_finite("over", self.over_s, least=0.0)
         require_rate("mean_before_per_s", self.mean_before_per_s)
         require_rate("mean_after_per_s", self.mean_after_per_s)
         require_share("amplitude_share_before", self.amplitude_share_before)
         require_share("amplitude_share_after", self.amplitude_share_after)
-        require_period("period_before_s", self.period_before_s)
-        require_period("period_after_s", self.period_after_s)
+        require_period("period_before", self.period_before_s)
+        require_period("period_after", self.period_after_s)
 
     def rates_per_s(self, duration_s: int, seed: int) -> Rates:
         seconds = seconds_of(duration_s, seed)

@@ -53,10 +53,10 @@ class Trace:
         require(self.between in {"linear", "hold"}, f'between must be "linear" or "hold", not {self.between!r}')
         require_finite("compress", self.compress, above=0.0)
         require(1e-6 <= self.compress <= 1e9, f"compress must lie between 1e-06 and 1e+09, not {self.compress:g}")
-        require_finite("start_s", self.start_s, least=0.0)
+        require_finite("start", self.start_s, least=0.0)
         require(
             self.start_s < self.own_length_s,
-            f"start_s is {self.start_s:g}, but the trace is only {self.own_length_s:g} s long",
+            f"start is {self.start_s:g} s, but the trace is only {self.own_length_s:g} s long",
         )
         require(
             self.own_length_s >= self.compress,

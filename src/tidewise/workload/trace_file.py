@@ -20,7 +20,7 @@ from tidewise.workload.trace import Between, Trace
 
 
 def read_trace(
-    file: str | Path,
+    file: Path,
     *,
     time_column: str | None = None,
     value_column: str | None = None,
@@ -37,27 +37,34 @@ def read_trace(
 ) -> Trace:
     """The load recorded in a CSV file of times and rates; plain or gzip, UTF-8.
 
-    The separator (comma, semicolon, tab, bar, space), the header and the columns are found; `time_column` and
-    `value_column` name them (or number them from 1) where there are more than two. Lines that begin with # are
-    comments. Times may be seconds, epochs or ISO 8601, at any steps; rows with the same time are averaged.
+    The separator (comma, semicolon, tab, bar, space), the header and the columns are found. Lines that begin with #
+    are comments. Times may be seconds, epochs or ISO 8601, at any steps; rows with the same time are averaged. Values
+    are taken as the shape of the rate; at most one of `factor`, `scale_to_mean_per_s` and `scale_to_peak_per_s` brings
+    them to the size wanted.
 
-    Values are taken as the shape of the rate: at most one of `factor`, `scale_to_mean_per_s` (over the whole trace)
-    and `scale_to_peak_per_s` (of its highest row) brings them to the size wanted. `between`, `compress`, `start_s`
-    and `repeat` are those of `Trace`.
-
-    `gaps`: a step longer than `gap_steps` median steps is refused, or bridged as `between` says.
-    `order`: a time before that of the row above is refused, or the rows are sorted.
+    `file`: The CSV file.
+    `time_column`: Which column holds the times, by name or number from 1; to be given where there are more than two.
+    `value_column`: Which column holds the rates, likewise.
+    `factor`: What the values are multiplied by.
+    `scale_to_mean_per_s`: The mean rate that the whole trace is brought to.
+    `scale_to_peak_per_s`: The rate that the highest row is brought to.
+    `between`: What the rate is between two rows: a straight line, or that of the earlier row.
+    `compress`: How many seconds of the trace pass in one of the run: 48 puts a day into half an hour.
+    `start_s`: How much of the trace is left out at its beginning, in the trace's own time.
+    `repeat`: Whether the trace begins anew where the run is longer; otherwise such a run is refused.
+    `gaps`: Whether a gap in the rows is refused, or bridged as `between` says.
+    `gap_steps`: How many median steps a step has to be longer than to be a gap.
+    `order`: Whether a time before that of the row above is refused, or the rows are sorted.
 
     Raises BadInputError, and nothing else, for whatever is wrong with the file or the options. Rows are counted as
     lines of the file, from 1, header and comments included.
     """
-    path = Path(file)
-    name = path.name or str(path)
+    name = file.name or str(file)
     _check_options(
         name, {"gaps": (gaps, ("refuse", "interpolate")), "order": (order, ("refuse", "sort"))}, gap_steps=gap_steps
     )
     lines, time_fields, value_fields, time_name = _columns(
-        _text(path), time_column=time_column, value_column=value_column, name=name
+        _text(file), time_column=time_column, value_column=value_column, name=name
     )
     values = _values(value_fields, lines, name=name)
     try:

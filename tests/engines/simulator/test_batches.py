@@ -38,6 +38,23 @@ def test_reports_tell_the_batches_of_their_window() -> None:
     assert report.cpu_share == pytest.approx(0.2 + 6 * 0.2 / 60, abs=0.01)
 
 
+def test_a_long_interval_is_not_taken_for_silence() -> None:
+    # A batch of 22.5 s every minute, reports every 10 s: most windows see no commit, and all is well.
+    simulator = Simulator(profile=batch_profile(), rates_per_s=np.full(600, 366.0), seed=1, report_every_s=10)
+    job = simulator.launch(Configuration(executors=1, commit_interval_s=60.0))
+    simulator.clock.wait_until(600.0)
+    reports = [report for report in job.reports() if report.time_s > 90.0]
+    assert all(report.latency_p95_s is not None for report in reports)
+    assert sum(report.processed_rate_per_s > 0 for report in reports) < len(reports) / 3
+
+
+def test_a_batch_that_outlasts_its_interval_is_seen_to_be_late() -> None:
+    simulator = Simulator(profile=batch_profile(), rates_per_s=np.full(600, 3000.0), seed=1, report_every_s=10)
+    job = simulator.launch(Configuration(executors=1, commit_interval_s=10.0))
+    simulator.clock.wait_until(600.0)
+    assert any(report.latency_p95_s is None for report in job.reports()[10:])
+
+
 def test_without_an_interval_batches_follow_each_other() -> None:
     # d = 0.5 + 500 d / 1000, so every batch takes a second.
     job = run_to_end(batch_profile(), np.full(300, 500.0), executors=1, commit_interval_s=0.0)

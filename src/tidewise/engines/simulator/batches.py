@@ -35,6 +35,7 @@ class MicroBatches:
         self._latency_noise = np.exp(profile.latency.noise_share * random.standard_normal(len(rates)))
         self._seconds = 0
         self._committed = 0.0  # position up to which output is there
+        self._interval_s = 0.0
         self._next_start_s = 0.0
         self._begun_s: float | None = None  # of the batch that is running
         self._ends_s = 0.0
@@ -62,6 +63,7 @@ class MicroBatches:
 
     def run(self, first: int, stop: int, commit_interval_s: float) -> None:
         """Work through the seconds from `first` up to, not including, `stop`."""
+        self._interval_s = commit_interval_s
         for second in range(first, stop):
             self._seconds = second + 1
             self._done.append(0.0)
@@ -121,6 +123,9 @@ class MicroBatches:
         """What a report over these seconds can say."""
         commits = self._commits[self._reported :]
         self._reported = len(self._commits)
+        batches = len(commits)
+        if not commits and self._commits and self._on_time(stop):
+            commits = self._commits[-1:]
         processed = sum(self._done[first:stop])
         busy_s = sum(self._busy[first:stop])
         share = min(1.0, busy_s / (stop - first))
@@ -136,11 +141,19 @@ class MicroBatches:
             processed=processed,
             busy_share=share,
             busy_s=busy_s,
-            batches=len(commits),
+            batches=batches,
             latency_p50_s=middle + extra,
             latency_p95_s=max(middle, p95) + extra * latency.p95_over_p50,
             latency_p99_s=max(middle, p99) + extra * max(latency.p95_over_p50, latency.p99_over_p50),
         )
+
+    def _on_time(self, now_s: float) -> bool:
+        """Whether it is no wonder that nothing was committed lately: no batch is due, or one is within its interval."""
+        if now_s < self._conditions.down_until_s:
+            return False
+        if self._begun_s is None:
+            return self._next_start_s >= now_s
+        return now_s - self._begun_s <= self._interval_s
 
     def series(self) -> SeriesColumns:
         """Every second that was worked through."""

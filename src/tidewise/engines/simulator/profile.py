@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import tomllib
 from importlib import resources
@@ -12,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tidewise.core import BadInputError, ChangeCost, Mechanism
+from tidewise.core.readers import did_you_mean
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -221,9 +221,8 @@ def load_profile(name_or_path: str) -> SimulatorProfile:
     else:
         known = shipped_profiles()
         if name_or_path not in known:
-            close = difflib.get_close_matches(name_or_path, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"shipped are {', '.join(known)}; or give a file's path"
-            raise BadInputError(f"there is no profile {name_or_path!r}: {hint}")
+            hint = did_you_mean(name_or_path, known)
+            raise BadInputError(f"there is no profile {name_or_path!r} (a file's name would end in .toml){hint}")
         source = f"{name_or_path}.toml"
         folder = resources.files("tidewise.engines.simulator") / "profiles"
         text = (folder / source).read_text(encoding="utf-8")

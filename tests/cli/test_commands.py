@@ -1,0 +1,151 @@
+"""The commands as a user meets them: what they print, what they write, and what they say when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.experiments.plans import GOOD, write_plan
+from tidewise import __version__
+from tidewise.cli import main
+
+Cli = tuple[int, str, str]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> object:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> Cli:
+        monkeypatch.setattr(sys, "argv", ["tidewise", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capsys.readouterr()
+        code = ended.value.code
+        return code if isinstance(code, int) else 0, told.out, told.err
+
+    return run
+
+
+class Run:
+    """Gives the fixture its type."""
+
+    def __call__(self, *arguments: str) -> Cli:
+        raise NotImplementedError
+
+
+SHORT = GOOD.replace("seeds = [1, 2]", "seeds = [1]").replace('duration = "1h"', 'duration = "20min"')
+SHORT = SHORT.replace('every = "30min"', 'every = "10min"')
+
+
+def test_help_teaches_by_example(cli: Run) -> None:
+    code, out, _ = cli("--help")
+    assert code == 0
+    for line in ("tidewise demo", "tidewise experiment plan.toml", "tidewise report"):
+        assert line in out
+    for command in ("demo", "experiment", "report", "policies", "loads"):
+        code, out, _ = cli(command, "--help")
+        assert code == 0
+        assert f"tidewise {command}" in out
+
+
+def test_the_version_is_told(cli: Run) -> None:
+    assert cli("--version") == (0, f"tidewise {__version__}\n", "")
+
+
+def test_an_experiment_prints_its_table_and_writes_its_report(cli: Run, tmp_path: Path) -> None:
+    plan = write_plan(tmp_path, SHORT)
+    code, out, err = cli("experiment", str(plan), "--out", "results")
+    assert code == 0
+    assert "simulated with profile paper-cluster" in out
+    assert "static" in out
+    assert "reactive" in out
+    assert "run 1 of 2: waves-static-1" in err
+    assert (tmp_path / "results" / "small" / "report.html").stat().st_size > 1_000_000
+    assert (tmp_path / "results" / "small" / "waves-reactive-1" / "run.json").exists()
+
+
+def test_json_is_one_document_and_nothing_else(cli: Run, tmp_path: Path) -> None:
+    plan = write_plan(tmp_path, SHORT)
+    code, out, err = cli("experiment", str(plan), "--json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    rows = {row["policy"]: row for row in told["runs"]}
+    assert rows["static"]["core_over_static"] == 1.0
+    assert rows["reactive"]["changes"].keys() <= {"in-place-rescale"}
+    assert 0.0 <= rows["reactive"]["good_share"] <= 1.0
+
+
+def test_a_report_of_any_runs(cli: Run, tmp_path: Path) -> None:
+    cli("experiment", str(write_plan(tmp_path, SHORT)))
+    code, out, _ = cli("report", "runs/small/waves-static-1", "--to", "one.html", "--title", "One <run>")
+    assert code == 0
+    assert "one.html" in out
+    page = (tmp_path / "one.html").read_text(encoding="utf-8")
+    assert "One &lt;run&gt;" in page
+
+
+def test_policies_and_loads_are_listed_with_their_settings(cli: Run) -> None:
+    _, out, _ = cli("policies")
+    assert "best-fixed" in out
+    assert "target_cpu" in out
+    names = {policy["name"] for policy in json.loads(cli("policies", "--json")[1])}
+    assert names >= {"static", "best-fixed", "reactive", "ds2"}
+    _, out, _ = cli("loads")
+    assert "regime-change" in out
+    assert {load["name"] for load in json.loads(cli("loads", "--json")[1])} >= {"trace", "daily", "bursts"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("experiment", "missing.toml"), "there is no file missing.toml"),
+        (("report", "nowhere"), "nowhere is not a folder"),
+        (("report", "."), "there is no finished run in"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(cli: Run, arguments: tuple[str, ...], said: str) -> None:
+    code, out, err = cli(*arguments)
+    assert code == 2
+    assert out == ""
+    assert said in err
+    assert err.startswith("tidewise: ")
+    assert err.count("\n") == 1
+
+
+def test_a_bad_plan_leaves_nothing_behind(cli: Run, tmp_path: Path) -> None:
+    plan = write_plan(tmp_path, GOOD.replace('policy = "reactive"', 'policy = "reactiv"'))
+    code, _, err = cli("experiment", str(plan))
+    assert code == 2
+    assert "line 31" in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_experiment_never_writes_over_another(cli: Run, tmp_path: Path) -> None:
+    plan = write_plan(tmp_path, SHORT)
+    cli("experiment", str(plan))
+    code, _, err = cli("experiment", str(plan))
+    assert code == 2
+    assert "exists already" in err
+
+
+def test_a_damaged_run_is_told_of(cli: Run, tmp_path: Path) -> None:
+    cli("experiment", str(write_plan(tmp_path, SHORT)))
+    damaged = tmp_path / "runs" / "small" / "waves-static-1" / "run.json"
+    damaged.write_text(damaged.read_text(encoding="utf-8")[:100], encoding="utf-8")
+    code, _, err = cli("report", "runs/small")
+    assert code == 2
+    assert "waves-static-1" in err
+
+
+def test_reading_only_the_beginning_of_the_output_is_no_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m tidewise.cli policies | head -n 1"
+    done = subprocess.run(  # noqa: S602 - a pipe is what this test is about
+        command, shell=True, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("static")

@@ -1,0 +1,100 @@
+"""The documents tell the truth: their commands run, their examples work, their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return [text for found, text in _BLOCK.findall(page.read_text(encoding="utf-8")) if found == language]
+
+
+def _write_files(page: Path, folder: Path) -> None:
+    """Every block that begins with the name of a file is that file."""
+    for language in ("toml", "python"):
+        for block in _blocks(page, language):
+            name = re.match(r"# (\S+\.(?:toml|py))\n", block)
+            if name:
+                (folder / name[1]).write_text(block, encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_commands_of_a_page_run_as_they_stand(page: Path, tmp_path: Path) -> None:
+    _write_files(page, tmp_path)
+    for block in _blocks(page, "sh"):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if not words:
+                continue
+            if words[0] == "make":
+                made = subprocess.run(["make", "--dry-run", *words[1:]], cwd=ROOT, capture_output=True, check=False)
+                assert made.returncode == 0, line
+                continue
+            assert words[0] == "tidewise", f"{line!r} is a command that this test does not know"
+            done = subprocess.run(
+                [sys.executable, "-m", "tidewise.cli", *words[1:]],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+            assert done.returncode == 0, f"{line}: {done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_example_of_a_policy_passes_its_suite(tmp_path: Path) -> None:
+    _write_files(ROOT / "docs" / "plugins.md", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
+
+
+def test_the_readme_shows_what_the_demo_runs() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    demo = tomllib.loads((ROOT / "src/tidewise/experiments/plans/demo.toml").read_text(encoding="utf-8"))
+    shown = next(block for block in _blocks(ROOT / "README.md", "text") if "simulated with profile" in block)
+    assert f"profile {demo['profile']}" in shown
+    for policy in demo["policies"]:
+        assert policy["policy"] in shown
+    assert "simulat" in readme.partition("```")[0]
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: nobody knows which files are the project's")
+def test_nothing_of_a_machine_is_in_the_project() -> None:
+    """No absolute path of anybody's machine, and no address that packages are fetched from, in any file."""
+    names = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    forbidden = re.compile(
+        "|".join(["/ro" + "ot/", "/ho" + "me/", "/wo" + "rk/", "pypi" + r"\.org", "maven" + r"\.org"])
+    )
+    for name in names:
+        path = ROOT / name
+        if path.suffix in {".md", ".py", ".toml", ".txt", ".css", ".html", ""} and path.is_file():
+            found = forbidden.findall(path.read_text(encoding="utf-8"))
+            assert not found, f"{name}: {found}"

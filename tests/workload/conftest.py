@@ -1,6 +1,0 @@
-"""Hypothesis without a stop-watch: a busy machine must not fail a property that holds."""
-
-from hypothesis import HealthCheck, settings
-
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
