@@ -245,7 +245,7 @@ def test_a_controller_killed_by_the_system_resumes_from_its_file(tmp_path: Path,
         f"controlled(Path(sys.argv[1]), {number}, {moment!r}, runs=config(1), from_s=0.0)"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    done = subprocess.run(  # noqa: S603 - this interpreter, our own program
+    done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)],
         env=environment,
         capture_output=True,

@@ -116,7 +116,7 @@ def test_what_is_written_becomes_an_argument(name: str, value: object, argument:
     [
         ("size", "1", "machine: size: '1' is not a number"),
         ("size", True, "machine: size: True is not a number"),
-        ("size", 10**400, "is too large"),
+        pytest.param("size", 10**400, "is too large", id="size-huge"),
         ("count", 1.5, "machine: count: 1.5 is not a whole number"),
         ("count", True, "is not a whole number"),
         ("eager", 1, "machine: eager: 1 is not true or false"),
@@ -128,8 +128,8 @@ def test_what_is_written_becomes_an_argument(name: str, value: object, argument:
         ("mode", "none", "machine: mode: there is no 'none'; known: fast, slow"),
         ("limit", "low", "machine: limit: 'low' is not a number or \"none\""),
         ("patience", 90, 'machine: patience: 90 has no unit; write it like "90s"'),
-        ("patience", 10**400, 'has no unit; write it like "90s"'),
-        ("patience", 16**5000, 'this number has no unit; write it like "90s"'),
+        pytest.param("patience", 10**400, 'has no unit; write it like "90s"', id="patience-huge"),
+        pytest.param("patience", 16**5000, 'this number has no unit; write it like "90s"', id="patience-endless"),
         ("patience", "90", "machine: patience: '90' has no unit"),
         ("patience", True, 'machine: patience: True is not a duration such as "90s"'),
         (
@@ -140,7 +140,7 @@ def test_what_is_written_becomes_an_argument(name: str, value: object, argument:
         ("whole", "500ms", "machine: whole: '500ms' is not a whole number of seconds"),
         ("pause", 5, "machine: pause: 5 has no unit"),
         ("rate", 5, "machine has no setting 'rate'; did you mean 'rate_per_s'?"),
-        ("name", "x", "machine has no setting 'name'; did you mean"),
+        ("name", "x", "machine has no setting 'name'; known: size"),
         ("!", 5, "machine has no setting '!'; known: size, count"),
         ("steps", [[0, 1]], 'machine: steps: 0 has no unit; write it like "0s"'),
         ("steps", [["0s"]], 'is not a list of a duration such as "90s" and a number'),

@@ -65,6 +65,8 @@ def test_the_demo_plan_is_right() -> None:
         ('name = "waves"', 'name = "../waves"', "line 21.*names a folder"),
         ('profile = "paper-cluster"', 'profile = "paper"', "line 2: there is no profile 'paper'"),
         ("[space]", "[space", "not TOML"),
+        ("seeds = [1, 2]", f"seeds = {'1' * 5000}", "not TOML"),
+        ("seeds = [1, 2]", f"seeds = {'[' * 3000}", "not TOML"),
         ('name = "small"', 'name = "small"\nengine = "flink"', "line 2: engine"),
     ],
 )

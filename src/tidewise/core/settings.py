@@ -51,7 +51,7 @@ def settings_of(maker: Maker, *, readers: Readers = NO_READERS) -> tuple[Setting
     """What a maker takes, in its order.
 
     Arguments that end in `_s` are durations: written without it, and with a unit. What a setting means stands below
-    the field of a class, or in the docstring of a function in a paragraph of its own that begins with "`argument`: ".
+    the field of a class, or in the docstring of a function, where a line begins with "`argument`: ".
 
     Raises BadInputError where an annotation names something that is not there when the program runs.
     """

@@ -24,9 +24,9 @@ class Bursts:
     mean_gap_s: float = 900.0
     """Mean time from the beginning of one burst to that of the next; the gaps are exponential."""
     lowest_factor: float = 1.4
-    """The height of a burst over the base is drawn evenly between this factor ..."""
+    """How high a burst is at least, as a factor on the base."""
     highest_factor: float = 4.0
-    """... and this one."""
+    """How high it is at most; heights between the two are equally likely."""
     ramp_s: float = 20.0
     """From the base to the height, in a straight line."""
     hold_s: float = 60.0

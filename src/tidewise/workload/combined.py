@@ -35,7 +35,7 @@ class Noisy:
     share: float = 0.1
     """Standard deviation of the noise, as a share of the rate."""
     smooth_s: float = 0.0
-    """How long a deviation lasts; 0: each second on its own."""
+    """How long a deviation lasts; 0 s: each second on its own."""
 
     def __post_init__(self) -> None:
         require_share("share", self.share)

@@ -163,7 +163,7 @@ class RegimeChange:
     at_s: float
     """When the change begins."""
     over_s: float = 0.0
-    """How long it takes; below 1: at once."""
+    """How long it takes; below 1 s: at once."""
     mean_before_per_s: float
     """Mean rate before the change."""
     mean_after_per_s: float
