@@ -115,9 +115,9 @@ class Experiment:
                 raise BadInputError(f"best-fixed has no settings, but {', '.join(table.settings)} was given")
             return
         policy = make_policy(table.policy, table.settings)
-        mechanism = getattr(policy, "mechanism", None)
+        mechanism = named_mechanism(policy)
         offered = [cost.mechanism for cost in self.space.changes]
-        if isinstance(mechanism, Mechanism) and mechanism not in offered:
+        if mechanism is not None and mechanism not in offered:
             raise BadInputError(
                 f"policy {table.label!r} names the mechanism {mechanism}; the profile {self.profile.name} offers "
                 f"only {', '.join(offered)}"
@@ -137,6 +137,12 @@ class Experiment:
 
     def _at(self, *place: str | int) -> _Where:
         return _Where(self._path, line_of(self._text, place))
+
+
+def named_mechanism(policy: Policy) -> Mechanism | None:
+    """The mechanism that a policy was told to use; None where it leaves that to the engine."""
+    mechanism = getattr(policy, "mechanism", None)
+    return mechanism if isinstance(mechanism, Mechanism) else None
 
 
 class _Where:

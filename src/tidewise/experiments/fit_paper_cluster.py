@@ -37,6 +37,8 @@ from tidewise.experiments.plan import FailuresTable
 from tidewise.workload import Noisy, Rates, read_trace
 
 NETWORK_DELAY = "network-delay"
+NETWORK_DELAY_LASTS_S = 30.0
+"""As published: one worker's packets are delayed by a minute, for half a minute."""
 STATIC = Configuration(executors=24, memory_mib_per_executor=4096, commit_interval_s=10.0)
 FAILURES = FailuresTable.model_validate({"kind": NETWORK_DELAY, "every": "2700s"})
 SEEDS = (1, 2, 3)
@@ -218,6 +220,8 @@ def make_profile(
                 gap_s=round(gap_s(Mechanism.IN_PLACE_RESCALE, replayed_s=half_interval_s), 1),
                 gap_spread_share=0.2,
                 replays=True,
+                # Flink's reactive mode runs on whatever workers there are.
+                survives_with_fewer=True,
             ),
             Mechanism.REDEPLOY: MechanismProfile(
                 gap_s=round(gap_s(Mechanism.REDEPLOY, replayed_s=0.0), 1), gap_spread_share=0.2
@@ -231,6 +235,7 @@ def make_profile(
                 detection_s=round(detection_s, 1),
                 downtime_s=round(downtime_s, 1),
                 downtime_spread_share=round(spread_share, 2),
+                executor_away_s=NETWORK_DELAY_LASTS_S,
             ),
             OUT_OF_MEMORY: FailureProfile(downtime_s=60.0, downtime_spread_share=0.2),
         },

@@ -27,7 +27,7 @@ from tidewise.core import (
     Policy,
 )
 from tidewise.engines.simulator import Simulator
-from tidewise.experiments.experiment import Experiment, Trial
+from tidewise.experiments.experiment import Experiment, Trial, named_mechanism
 from tidewise.experiments.fixed_run import series_of
 from tidewise.experiments.plan import PolicyTable
 from tidewise.experiments.record import (
@@ -109,6 +109,7 @@ def _run(
         seed=trial.seed,
         report_every_s=report_every_s,
         controlled=controlled,
+        deployed_for=named_mechanism(policy),
     )
     job = simulator.launch(start)
     work = begin_run(folder)

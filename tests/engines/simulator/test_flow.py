@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.engines.simulator.parts import change, continuous_profile, run_to_end
 from tidewise.core import Configuration, JobStatus, Mechanism, PermanentError, Purpose, TemporaryError
-from tidewise.engines.simulator import Simulator
+from tidewise.engines.simulator import Simulator, SimulatorProfile
 from tidewise.engines.simulator.latency import wait_in_flow
 
 
@@ -48,6 +48,40 @@ def test_the_bad_seconds_of_a_failure_are_downtime_and_catching_up(utilisation: 
     assert bad.sum() == pytest.approx(by_hand, abs=1.0 + utilisation / (1.0 - utilisation) + 1.5)
     assert not bad[:314].any()
     assert (series["up"] < 0.5).sum() == downtime_s
+
+
+def _with_a_worker_away(deployed_for: Mechanism | None) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    whole = continuous_profile(detection_s=10.0, downtime_s=60.0).model_dump(mode="json")
+    whole["failures"]["crash"]["executor_away_s"] = 40.0
+    whole["mechanisms"]["in-place-rescale"] = {"gap_s": 5.0, "replays": True, "survives_with_fewer": True}
+    simulator = Simulator(
+        profile=SimulatorProfile.model_validate(whole),
+        rates_per_s=np.full(600, 500.0),
+        seed=1,
+        deployed_for=deployed_for,
+    )
+    job = simulator.launch(Configuration(executors=4, commit_interval_s=10.0))
+    simulator.clock.wait_until(300.0)
+    job.inject("crash")
+    simulator.clock.wait_until(600.0)
+    return job.series()
+
+
+def test_a_job_deployed_for_in_place_rescale_goes_on_without_the_executor_that_is_away() -> None:
+    series = _with_a_worker_away(Mechanism.IN_PLACE_RESCALE)
+    down = np.flatnonzero(series["up"] < 0.5)
+    # Noticed at 310, on three executors from 315; the fourth is back at 340.
+    assert down.tolist() == [*range(310, 315), *range(340, 345)]
+    assert (series["executors"][316:340] == 3).all()
+    assert series["executors"][350] == 4
+    assert series["backlog_records"][-1] == 0.0
+
+
+@pytest.mark.parametrize("deployed_for", [None, Mechanism.REDEPLOY])
+def test_any_other_job_waits_for_it(deployed_for: Mechanism | None) -> None:
+    series = _with_a_worker_away(deployed_for)
+    assert np.flatnonzero(series["up"] < 0.5).tolist() == list(range(310, 370))
+    assert (series["executors"] == 4).all()
 
 
 def test_without_replay_nothing_is_done_twice() -> None:

@@ -9,6 +9,7 @@ from tidewise.core import (
     ChangeCost,
     Configuration,
     Measured,
+    Mechanism,
     PermanentError,
     ProfileMeasurement,
     ProfileOutcome,
@@ -57,8 +58,12 @@ class Simulator:
         seed: int,
         report_every_s: int = 10,
         controlled: bool = True,
+        deployed_for: Mechanism | None = None,
     ) -> None:
-        """`controlled`: whether the controller's own resources are paid for as well."""
+        """`controlled`: whether the controller's own resources are paid for as well.
+
+        `deployed_for`: the mechanism by which the job is going to be changed, where it has to be deployed for that.
+        """
         require(len(rates_per_s) > 0, "the simulator needs a load of at least one second")
         require(
             bool(np.isfinite(rates_per_s).all()) and float(rates_per_s.min()) >= 0.0,
@@ -70,6 +75,7 @@ class Simulator:
         self._seed = seed
         self._report_every_s = report_every_s
         self._controlled = controlled
+        self._deployed_for = deployed_for
         self._clock = SimulatedClock()
 
     @property
@@ -99,6 +105,7 @@ class Simulator:
             seed=self._seed,
             report_every_s=self._report_every_s,
             controlled=self._controlled,
+            deployed_for=self._deployed_for,
             profiler=lambda request: self._profile_copies(job, request),
         )
         self._clock.carry(job)
@@ -142,6 +149,7 @@ class Simulator:
             seed=self._seed * 1000 + start + number,
             report_every_s=self._report_every_s,
             controlled=False,
+            deployed_for=self._deployed_for,
             profiler=self._refuse_copies_of_copies,
         )
         # The worst moment is just before the next commit; the copy was launched at a commit.

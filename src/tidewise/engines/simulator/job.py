@@ -61,6 +61,7 @@ class SimulatedJob:
         seed: int,
         report_every_s: int,
         controlled: bool,
+        deployed_for: Mechanism | None,
         profiler: Callable[[ProfileRequest], ProfileOutcome],
     ) -> None:
         self._profile = profile
@@ -68,6 +69,8 @@ class SimulatedJob:
         self._arrived: list[float] = np.concatenate(([0.0], np.cumsum(rates_per_s))).tolist()
         self._report_every_s = report_every_s
         self._controlled = controlled
+        deployment = profile.mechanisms.get(deployed_for) if deployed_for is not None else None
+        self._deployment = deployment if deployment is not None and deployment.survives_with_fewer else None
         self._profiler = profiler
         self._random = np.random.default_rng([seed, 2])
         self._conditions = Conditions()
@@ -252,6 +255,9 @@ class SimulatedJob:
 
     def _break_down(self, at_s: float, fault: str) -> None:
         kind = self._profile.failures[fault]
+        if kind.executor_away_s is not None and self._deployment is not None and self._running > 1:
+            self._restart_with_fewer(at_s, at_s - kind.detection_s + kind.executor_away_s, self._deployment)
+            return
         if kind.downtime_s > 0 or kind.replays:
             downtime = kind.downtime_s * self._spread(kind.downtime_spread_share)
             self._go_down(at_s, downtime, JobStatus.DOWN, kind.warm_up, replays=kind.replays)
@@ -259,6 +265,23 @@ class SimulatedJob:
         if lost > 0:
             self._running -= lost
             self._at(at_s + self._start_up_s(), lambda _: self._join(lost))
+
+    def _restart_with_fewer(self, at_s: float, back_s: float, deployment: MechanismProfile) -> None:
+        """The job goes on without the executor that is away, until that is back."""
+        self._running -= 1
+        up_s = self._restart(at_s, deployment)
+        self._at(max(back_s, up_s), lambda now_s: self._take_back(now_s, deployment))
+
+    def _take_back(self, at_s: float, deployment: MechanismProfile) -> None:
+        # A change or another failure in the meantime may have brought it back already.
+        if self._running < self._configuration.executors and self._change is None:
+            self._running += 1
+            self._restart(at_s, deployment)
+
+    def _restart(self, at_s: float, deployment: MechanismProfile) -> float:
+        gap_s = deployment.gap_s * self._spread(deployment.gap_spread_share)
+        self._go_down(at_s, gap_s, JobStatus.DOWN, deployment.warm_up, replays=deployment.replays)
+        return self._conditions.down_until_s
 
     def _go_down(self, at_s: float, duration_s: float, status: JobStatus, warm_up: WarmUp, *, replays: bool) -> float:
         interval_s = self._configuration.commit_interval_s

@@ -110,6 +110,9 @@ class MechanismProfile(_Part):
     """Old and new are both paid for during the preparation."""
     replays: bool = False
     """Whether work since the last commit is done again."""
+    survives_with_fewer: bool = False
+    """A job deployed for this mechanism need not wait for an executor that is away: it restarts by this mechanism on
+    those that are left, and again when the executor is back."""
     warm_up: WarmUp = WarmUp()
 
 
@@ -135,6 +138,9 @@ class FailureProfile(_Part):
     downtime_spread_share: Share = 0.0
     executors_lost: Annotated[int, Field(ge=0)] = 0
     """Replaced after the start-up of an executor."""
+    executor_away_s: Seconds | None = None
+    """The failure takes one executor away for this long from its beginning; the downtime is that of a job which has to
+    wait for it. None: it takes none away."""
     replays: bool = True
     """Whether work since the last commit is done again."""
     warm_up: WarmUp = WarmUp()
