@@ -57,6 +57,7 @@ from tidewise.core.observation import JobStatus, LatencyMethod, Observation
 from tidewise.core.ports import Clock, Engine, Forecaster, Journal, Policy, QosModel, RunningJob, Situation
 from tidewise.core.promise import Promises
 from tidewise.core.quantities import format_duration, format_memory, parse_duration_s, parse_memory_mib, parse_range
+from tidewise.core.recovery import recovery_s
 from tidewise.core.usage import Meter, Purpose, Usage, total
 
 __all__ = [
@@ -133,5 +134,6 @@ __all__ = [
     "parse_duration_s",
     "parse_memory_mib",
     "parse_range",
+    "recovery_s",
     "total",
 ]

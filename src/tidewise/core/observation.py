@@ -52,7 +52,8 @@ class Observation:
     latency_p99_s: float | None = None
     latency_method: LatencyMethod | None = None
     busy_share: float | None = None
-    """Share of the window in which the job had work in hand; 1 means saturated."""
+    """Share of the window in which the job worked on records; 1 means saturated. The fixed cost of a batch, which does
+    not grow with the load, is left out, so that the rate at which the job would be saturated can be told from it."""
     cpu_share: float | None = None
     """CPU used over CPU given."""
     memory_share: float | None = None

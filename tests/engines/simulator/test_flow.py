@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engines.simulator.parts import change, continuous_profile, run_to_end
-from tidewise.core import Configuration, JobStatus, Mechanism, PermanentError, Purpose, TemporaryError
+from tidewise.core import ChangeStatus, Configuration, JobStatus, Mechanism, PermanentError, Purpose, TemporaryError
 from tidewise.engines.simulator import Simulator, SimulatorProfile
 from tidewise.engines.simulator.latency import wait_in_flow
 
@@ -107,6 +107,103 @@ def test_a_failure_in_a_failure_makes_the_downtime_longer_and_loses_nothing() ->
     assert series["backlog_records"][-1] == 0.0
 
 
+def test_replayed_records_come_before_those_that_wait() -> None:
+    # Overloaded since the start; 90 s between checkpoints, broken just before the second: 89 s are done again.
+    simulator = Simulator(profile=continuous_profile(), rates_per_s=np.full(900, 1200.0), seed=1)
+    job = simulator.launch(Configuration(executors=1, commit_interval_s=90.0))
+    simulator.clock.wait_until(179.0)
+    before = job.series()
+    job.inject("crash")
+    simulator.clock.wait_until(900.0)
+    after = job.series()
+    # A record that waited at 175 s has 20 s of downtime and 89 s of old work before it now.
+    waited = 0.2 * 175.5 / 1.0
+    assert np.isnan(before["latency_p50_s"][175])
+    assert after["latency_p50_s"][175] == pytest.approx(1.0 + waited + 20.0 + 89.0, abs=2.0)
+
+
+def test_everything_since_the_start_is_done_again_before_the_first_checkpoint() -> None:
+    simulator = Simulator(profile=continuous_profile(), rates_per_s=np.full(200, 100.0), seed=1)
+    job = simulator.launch(Configuration(executors=1, commit_interval_s=60.0))
+    simulator.clock.wait_until(4.0)
+    job.inject("crash")
+    simulator.clock.wait_until(200.0)
+    assert job.series()["processed_rate_per_s"].sum() == pytest.approx(200 * 100.0 + 400.0)
+
+
+def test_a_report_at_the_end_of_a_change_tells_the_new_configuration() -> None:
+    whole = continuous_profile().model_dump(mode="json")
+    whole["mechanisms"]["redeploy"]["gap_s"] = 39.6
+    simulator = Simulator(profile=SimulatorProfile.model_validate(whole), rates_per_s=np.full(300, 100.0), seed=1)
+    job = simulator.launch(Configuration(executors=2))
+    simulator.clock.wait_until(70.0)
+    target = job.observed().with_executors(1)
+    job.change(change("a", job.observed(), target, Mechanism.REDEPLOY))
+    simulator.clock.wait_until(110.0)
+    report = job.reports()[-1]
+    assert (report.time_s, report.status, report.configuration) == (110.0, JobStatus.RUNNING, target)
+
+
+def test_a_change_to_what_runs_already_is_over_at_once() -> None:
+    simulator = Simulator(profile=continuous_profile(), rates_per_s=np.full(300, 100.0), seed=1)
+    job = simulator.launch(Configuration(executors=2))
+    simulator.clock.wait_until(60.0)
+    job.change(change("a", job.observed(), job.observed(), Mechanism.REDEPLOY))
+    assert job.change_outcome("a") is not None
+    simulator.clock.wait_until(300.0)
+    assert (job.series()["up"] == 1.0).all()
+
+
+def test_a_change_can_fail_and_leaves_the_job_as_it_was() -> None:
+    whole = continuous_profile().model_dump(mode="json")
+    for mechanism in whole["mechanisms"].values():
+        mechanism["failure_share"] = 1.0
+    for mechanism in (Mechanism.LIVE, Mechanism.HANDOVER, Mechanism.REDEPLOY):
+        simulator = Simulator(profile=SimulatorProfile.model_validate(whole), rates_per_s=np.full(300, 100.0), seed=1)
+        job = simulator.launch(Configuration(executors=2))
+        simulator.clock.wait_until(60.0)
+        job.change(change("a", job.observed(), job.observed().with_executors(4), mechanism))
+        simulator.clock.wait_until(300.0)
+        outcome = job.change_outcome("a")
+        assert outcome is not None
+        assert outcome.status is ChangeStatus.FAILED
+        assert job.observed().executors == 2
+        assert job.series()["cores"][-1] == 2.0
+        assert (job.series()["up"] == 1.0).all()
+
+
+def test_a_fault_is_the_same_whatever_was_changed_before_it() -> None:
+    whole = continuous_profile().model_dump(mode="json")
+    whole["failures"]["crash"]["downtime_spread_share"] = 0.5
+    profile = SimulatorProfile.model_validate(whole)
+
+    def downtime_s(*, changed: bool) -> float:
+        simulator = Simulator(profile=profile, rates_per_s=np.full(600, 100.0), seed=7)
+        job = simulator.launch(Configuration(executors=2))
+        simulator.clock.wait_until(60.0)
+        if changed:
+            job.change(change("a", job.observed(), job.observed().with_executors(4), Mechanism.LIVE))
+        simulator.clock.wait_until(300.0)
+        job.inject("crash")
+        simulator.clock.wait_until(600.0)
+        return float((job.series()["up"][300:] < 0.5).sum())
+
+    assert downtime_s(changed=True) == downtime_s(changed=False)
+
+
+def test_an_executor_lost_while_others_join_is_still_missed() -> None:
+    simulator = Simulator(profile=continuous_profile(), rates_per_s=np.full(300, 100.0), seed=1)
+    job = simulator.launch(Configuration(executors=2))
+    simulator.clock.wait_until(100.0)
+    job.change(change("a", job.observed(), job.observed().with_executors(4), Mechanism.LIVE))
+    simulator.clock.wait_until(113.0)
+    job.inject("executor-kill")
+    simulator.clock.wait_until(116.0)
+    assert job.observed().executors == 3
+    simulator.clock.wait_until(129.0)
+    assert job.observed().executors == 4
+
+
 def test_executors_join_while_the_job_runs_on() -> None:
     simulator = Simulator(profile=continuous_profile(), rates_per_s=np.full(300, 1500.0), seed=1)
     job = simulator.launch(Configuration(executors=1))
@@ -199,7 +296,7 @@ def test_waiting_times_equal_those_of_a_queue_walked_record_by_record(rates: lis
         backlog += rate - served
         total += served
         done.append(total)
-    waits = wait_in_flow(arrived, np.array(done))
+    waits = wait_in_flow(np.array(rates, dtype=np.float64), arrived, np.array(done))
     for second in range(len(rates)):
         position = arrived[second] - rates[second] / 2
         later = [index for index, reached in enumerate(done) if reached >= position]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.engines.simulator.parts import continuous_profile
+from tests.engines.simulator.parts import batch_profile, continuous_profile
 from tidewise.core import Censored, Configuration, ProfileRequest, Purpose, Reason
 from tidewise.engines.simulator import SimulatedJob, Simulator
 
@@ -81,6 +81,43 @@ def test_copies_are_paid_for_and_the_job_does_not_notice() -> None:
     # 30 s to come up, 30 to settle, 60 measured: two executors and a driver, once although it was asked for twice.
     assert job.meter()[Purpose.PROFILING].core_s == pytest.approx(120 * 3)
     assert other.meter()[Purpose.PROFILING].core_s == 0.0
+
+
+def test_a_copy_in_batches_has_a_latency_too() -> None:
+    simulator = Simulator(profile=batch_profile(), rates_per_s=np.full(1200, 500.0), seed=1)
+    job = simulator.launch(Configuration(executors=4, commit_interval_s=10.0))
+    simulator.clock.wait_until(100.0)
+    job.profile(_profile(Configuration(executors=1, commit_interval_s=10.0), inject_failure=False))
+    simulator.clock.wait_until(400.0)
+    outcome = job.profile_outcome("p")
+    assert outcome is not None
+    # 5,000 records every 10 s take 5.5 s.
+    assert outcome.measurements[0].latency_p50_s == pytest.approx(10.5, abs=0.6)
+
+
+def test_a_recovery_that_the_load_cuts_off_is_known_as_far_as_it_was_seen() -> None:
+    simulator = Simulator(profile=continuous_profile(), rates_per_s=np.full(300, 1500.0), seed=1)
+    job = simulator.launch(Configuration(executors=4, commit_interval_s=10.0))
+    simulator.clock.wait_until(100.0)
+    # Up at 130, settled at 160, measured until 220, broken at 229: 70 s are left, and one executor never recovers.
+    job.profile(_profile(Configuration(executors=1, commit_interval_s=10.0), inject_failure=True))
+    simulator.clock.wait_until(300.0)
+    outcome = job.profile_outcome("p")
+    assert outcome is not None
+    assert outcome.measurements[0].recovery_s == Censored(at_least=71.0)
+
+
+@pytest.mark.parametrize("detection_s", [0.0, 4.0])
+def test_a_copy_is_broken_so_that_it_is_noticed_just_before_a_commit(detection_s: float) -> None:
+    profile = continuous_profile(detection_s=detection_s)
+    simulator = Simulator(profile=profile, rates_per_s=np.full(1200, 500.0), seed=1)
+    job = simulator.launch(Configuration(executors=1, commit_interval_s=60.0))
+    job.profile(_profile(Configuration(executors=1, commit_interval_s=60.0), inject_failure=True))
+    simulator.clock.wait_until(1200.0)
+    outcome = job.profile_outcome("p")
+    assert outcome is not None
+    # 20 s down and 59 s done again, at utilisation 0.5: 20 + 79 from the notice on.
+    assert outcome.measurements[0].recovery_s == pytest.approx(detection_s + 99.0, abs=3.0)
 
 
 def test_a_copy_that_the_load_leaves_no_time_for_is_a_result_too() -> None:

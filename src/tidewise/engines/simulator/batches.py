@@ -41,7 +41,11 @@ class MicroBatches:
         self._ends_s = 0.0
         self._takes_to = 0.0
         self._last_begun_s = 0.0  # when the previous batch took its records
+        self._priced_at = 0.0  # the capacity by which its end was reckoned
+        self._work_share = 0.0  # of its time, the part that goes into records
+        self._cpu_per_s = 0.0
         self._busy: list[float] = []
+        self._cpu: list[float] = []
         self._done: list[float] = []
         self._commits: list[tuple[float, float, float, float]] = []  # time, position, first and last arrival
         self._reported = 0  # commits that reports have covered
@@ -57,6 +61,25 @@ class MicroBatches:
         self._begun_s = None
         return at_s
 
+    def slow_down(self, from_s: float, until_s: float, share: float) -> None:
+        """The running batch takes longer by what it does not get done; standing still, it ends no sooner than that."""
+        if self._begun_s is not None and self._ends_s > from_s and share < 1.0:
+            left_s = self._ends_s - from_s
+            slow_s = until_s - from_s
+            if share <= 0.0:
+                self._stretch_batch(from_s, left_s + slow_s)
+            elif left_s / share <= slow_s:
+                self._stretch_batch(from_s, left_s / share)
+            else:
+                self._stretch_batch(from_s, left_s + slow_s * (1.0 - share))
+
+    def _stretch_batch(self, now_s: float, left_s: float) -> None:
+        """The running batch needs this long from now on; its CPU is spread over that."""
+        before_s = self._ends_s - now_s
+        self._cpu_per_s *= before_s / left_s
+        self._work_share *= before_s / left_s
+        self._ends_s = now_s + left_s
+
     def restored(self, at_s: float) -> None:
         """The job comes up again at this time."""
         self._next_start_s = max(self._next_start_s, at_s)
@@ -64,34 +87,49 @@ class MicroBatches:
     def run(self, first: int, stop: int, commit_interval_s: float) -> None:
         """Work through the seconds from `first` up to, not including, `stop`."""
         self._interval_s = commit_interval_s
+        capacity = self._conditions.capacity_per_s
+        # Executors that joined or left while a batch is on take part in what is left of it.
+        if self._begun_s is not None and self._ends_s > first and 0.0 < capacity != self._priced_at:
+            self._stretch_batch(float(first), (self._ends_s - first) * self._priced_at / capacity)
+            self._priced_at = capacity
         for second in range(first, stop):
             self._seconds = second + 1
             self._done.append(0.0)
-            self._busy.append(self._work(second, commit_interval_s))
+            self._busy.append(0.0)
+            self._cpu.append(0.0)
+            self._work(second, commit_interval_s)
 
-    def _work(self, second: int, interval_s: float) -> float:
-        """One second; answers the share of it in which a batch ran."""
+    def _work(self, second: int, interval_s: float) -> None:
+        """One second, with as many batches as begin, run or end in it."""
         conditions = self._conditions
         end = second + 1.0
-        busy = 0.0
         while True:
             if self._begun_s is not None:
-                busy += min(end, self._ends_s) - max(float(second), self._begun_s)
+                ran_s = min(end, self._ends_s) - max(float(second), self._begun_s)
+                self._busy[second] += ran_s * self._work_share
+                self._cpu[second] += ran_s * self._cpu_per_s
                 if self._ends_s > end:
-                    return busy
+                    return
                 self._commit(second, interval_s)
                 continue
             start = max(self._next_start_s, conditions.down_until_s, float(second))
             if start >= end:
-                return busy
+                return
             arrived = self._arrived_before[second] + self._rates[second] * (start - second)
             waiting = arrived - self._committed
             if waiting <= 0.0 or conditions.capacity_per_s <= 0.0:
                 self._next_start_s = start + (interval_s or _POLL_S)
+                self._last_begun_s = start  # whoever comes later has not waited for the batches that found nothing
                 continue
+            work_s = self._work_s(start, waiting)
+            takes_s = (self._batch.fixed_s + work_s) * self._noise[second]
             self._begun_s = start
-            self._ends_s = start + (self._batch.fixed_s + self._work_s(start, waiting)) * self._noise[second]
+            self._ends_s = start + takes_s
             self._takes_to = arrived
+            self._priced_at = conditions.capacity_per_s
+            self._work_share = work_s / (self._batch.fixed_s + work_s)
+            cpu_s = self._batch.fixed_cpu_s + waiting * self._profile.capacity.cpu_s_per_record
+            self._cpu_per_s = cpu_s / takes_s
 
     def _work_s(self, start_s: float, records: float) -> float:
         """How long these records take from here on, while the job may still be warming up."""
@@ -123,14 +161,13 @@ class MicroBatches:
         """What a report over these seconds can say."""
         commits = self._commits[self._reported :]
         self._reported = len(self._commits)
-        batches = len(commits)
         if not commits and self._commits and self._on_time(stop):
             commits = self._commits[-1:]
         processed = sum(self._done[first:stop])
-        busy_s = sum(self._busy[first:stop])
-        share = min(1.0, busy_s / (stop - first))
+        share = min(1.0, sum(self._busy[first:stop]) / (stop - first))
+        cpu_s = sum(self._cpu[first:stop])
         if not commits:
-            return Stretch(processed=processed, busy_share=share, busy_s=busy_s)
+            return Stretch(processed=processed, busy_share=share, cpu_s=cpu_s)
         latency = self._profile.latency
         extra = latency.at_rest_s * float(self._latency_noise[stop - 1])
         middle = sorted(time - (from_s + to_s) / 2 for time, _, from_s, to_s in commits)[len(commits) // 2]
@@ -140,8 +177,7 @@ class MicroBatches:
         return Stretch(
             processed=processed,
             busy_share=share,
-            busy_s=busy_s,
-            batches=batches,
+            cpu_s=cpu_s,
             latency_p50_s=middle + extra,
             latency_p95_s=max(middle, p95) + extra * latency.p95_over_p50,
             latency_p99_s=max(middle, p99) + extra * max(latency.p95_over_p50, latency.p99_over_p50),
@@ -167,6 +203,7 @@ class MicroBatches:
             processed_rate_per_s=done,
             backlog_records=np.maximum(0.0, np.array(self._arrived_before[1 : count + 1]) - np.cumsum(done)),
             busy_share=np.minimum(1.0, np.array(self._busy[:count])),
+            cpu_s=np.array(self._cpu[:count]),
             latency_p50_s=p50 + extra,
             latency_p95_s=p95 + extra * latency.p95_over_p50,
             latency_p99_s=p99 + extra * max(latency.p95_over_p50, latency.p99_over_p50),

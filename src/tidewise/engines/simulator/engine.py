@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidewise.core import (
-    Censored,
-    ChangeCost,
-    Configuration,
-    Measured,
-    Mechanism,
-    PermanentError,
-    ProfileMeasurement,
-    ProfileOutcome,
-    ProfileRequest,
-    Purpose,
-)
+from tidewise.core import ChangeCost, Configuration, Mechanism, PermanentError
 from tidewise.core.checks import require
+from tidewise.engines.simulator.copies import Copier
 from tidewise.engines.simulator.job import SimulatedJob
 from tidewise.engines.simulator.latency import Floats
 from tidewise.engines.simulator.profile import SimulatorProfile
-
-_CALM_S = 15
-"""A copy has recovered when its latency has been back for this long."""
 
 
 class SimulatedClock:
@@ -98,6 +85,9 @@ class Simulator:
         """Start the job; the load begins when the clock stands at 0, so there is one job to a simulator."""
         if self._clock.now_s() > 0.0:
             raise PermanentError("the load of this simulator has begun: make a new simulator for another job")
+        copier = Copier(
+            profile=self._profile, rates_per_s=self._rates, seed=self._seed, deployed_for=self._deployed_for
+        )
         job = SimulatedJob(
             profile=self._profile,
             rates_per_s=self._rates,
@@ -106,94 +96,7 @@ class Simulator:
             report_every_s=self._report_every_s,
             controlled=self._controlled,
             deployed_for=self._deployed_for,
-            profiler=lambda request: self._profile_copies(job, request),
+            profiler=lambda request: copier.measure(request, int(self._clock.now_s())),
         )
         self._clock.carry(job)
         return job
-
-    def _profile_copies(self, job: SimulatedJob, request: ProfileRequest) -> ProfileOutcome:
-        """Run the copies to their end right away; the outcome is handed out when their time has come."""
-        start = int(self._clock.now_s())
-        measurements = []
-        end = start
-        for number, candidate in enumerate(request.candidates):
-            measurement, seconds = self._copy(candidate, request, start, number)
-            job.charge(Purpose.PROFILING, candidate, seconds)
-            measurements.append(measurement)
-            end = max(end, start + seconds)
-        return ProfileOutcome(request_id=request.request_id, finished_at_s=float(end), measurements=tuple(measurements))
-
-    def _copy(
-        self, candidate: Configuration, request: ProfileRequest, start: int, number: int
-    ) -> tuple[ProfileMeasurement, int]:
-        profiling = self._profile.profiling
-        up_s = int(profiling.deploy_s)
-        rates = self._rates[start + up_s :]
-        first = int(request.settle_s)
-        last = min(len(rates), first + int(request.measure_s))
-        if last <= first:
-            return ProfileMeasurement(
-                configuration=candidate,
-                input_rate_per_s=0.0,
-                processed_rate_per_s=0.0,
-                latency_p50_s=None,
-                latency_p95_s=None,
-                busy_share=None,
-                detail="the load ended before the copy could be measured",
-            ), up_s
-        end = min(len(rates), last + int(profiling.recovery_limit_s)) if request.inject_failure else last
-        copy = SimulatedJob(
-            profile=self._profile,
-            rates_per_s=rates[:end],
-            configuration=candidate,
-            seed=self._seed * 1000 + start + number,
-            report_every_s=self._report_every_s,
-            controlled=False,
-            deployed_for=self._deployed_for,
-            profiler=self._refuse_copies_of_copies,
-        )
-        # The worst moment is just before the next commit; the copy was launched at a commit.
-        interval_s = max(1.0, candidate.commit_interval_s)
-        breaks = last + int(interval_s - last % interval_s) - 1 if request.inject_failure else end
-        copy.advance(min(breaks, end))
-        if request.inject_failure and breaks < end:
-            copy.inject(next(iter(self._profile.failures)))
-        copy.advance(end)
-        series = copy.series()
-        span = slice(first, last)
-        p50, p95 = series["latency_p50_s"][span], series["latency_p95_s"][span]
-        known = bool(np.isfinite(p50).all())
-        recovery: Measured | None = None
-        seconds = up_s + end
-        if request.inject_failure:
-            recovery = _recovery_s(series["latency_p50_s"], series["up"], breaks, p50, profiling.recovery_limit_s)
-            if isinstance(recovery, float):
-                seconds = up_s + breaks + int(recovery) + _CALM_S
-        return ProfileMeasurement(
-            configuration=candidate,
-            input_rate_per_s=float(series["input_rate_per_s"][span].mean()),
-            processed_rate_per_s=float(series["processed_rate_per_s"][span].mean()),
-            latency_p50_s=float(np.median(p50)) if known else None,
-            latency_p95_s=float(np.quantile(p95, 0.95)) if known else None,
-            busy_share=float(series["busy_share"][span].mean()),
-            recovery_s=recovery,
-        ), seconds
-
-    def _refuse_copies_of_copies(self, request: ProfileRequest) -> ProfileOutcome:
-        raise PermanentError(f"a copy cannot be profiled itself ({request.request_id})")
-
-
-def _recovery_s(latency: Floats, up: Floats, breaks: int, before: Floats, limit_s: float) -> Measured:
-    """From the failure until the latency has been back at 2x its level for 15 s; cut off at the limit."""
-    level = 2.0 * float(np.median(before)) if np.isfinite(before).all() else np.inf
-    bad = ~(latency[breaks:] <= level) | (up[breaks:] < 0.5)
-    if not np.isfinite(level):
-        return Censored(at_least=limit_s)
-    if not bad.any():
-        return 0.0
-    calm = 0
-    for second in range(int(np.argmax(bad)), len(bad)):
-        calm = 0 if bad[second] else calm + 1
-        if calm == _CALM_S:
-            return float(second + 1 - _CALM_S)
-    return Censored(at_least=limit_s)

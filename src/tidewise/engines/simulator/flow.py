@@ -42,15 +42,27 @@ class ContinuousFlow:
         return self._backlog
 
     def interrupt(self, at_s: float, *, replays: bool, commit_interval_s: float) -> float:
-        """The job stops at once; with `replays`, what was done since the last checkpoint goes back into the queue."""
+        """The job stops at once; with `replays`, what was done since the last checkpoint is first in line again."""
         # A job that breaks again before it is back has done nothing that could be lost.
-        if replays and self._done and at_s > self._restored_at_s:
+        if replays and at_s > self._restored_at_s:
             since_s = (at_s - self._restored_at_s) % commit_interval_s if commit_interval_s > 0 else 0.0
-            first = max(0, len(self._done) - 1 - math.ceil(since_s), int(self._restored_at_s) - 1)
-            again = max(0.0, self._done_total - self._done[first])
-            self._backlog += again
-            self._arrived_total += again
+            last_kept = max(len(self._done) - 1 - math.ceil(since_s), int(self._restored_at_s) - 1)
+            again = self._done_total - (self._done[last_kept] if last_kept >= 0 else 0.0)
+            if again > 0.0:
+                self._put_first(again)
         return at_s
+
+    def _put_first(self, records: float) -> None:
+        """Everybody who waits now has these before them."""
+        self._backlog += records
+        self._arrived_total += records
+        waiting = len(self._arrived)
+        while waiting > 0 and self._arrived[waiting - 1] > self._done_total:
+            waiting -= 1
+            self._arrived[waiting] += records
+
+    def slow_down(self, from_s: float, until_s: float, share: float) -> None:
+        """Nothing is in the works for longer than a second: the conditions say it all."""
 
     def restored(self, at_s: float) -> None:
         """The job comes up again at this time; its checkpoints are counted from there."""
@@ -105,9 +117,10 @@ class ContinuousFlow:
         before = self._done[first - 1] if first else 0.0
         processed = self._done[stop - 1] - before
         busy = sum(self._busy[first:stop]) / (stop - first)
+        cpu_s = max(0.0, processed) * self._profile.capacity.cpu_s_per_record
         waits = sorted(wait for wait in self._waited[first:stop] if wait >= 0.0)
         if not waits:
-            return Stretch(processed=processed, busy_share=busy, busy_s=busy * (stop - first))
+            return Stretch(processed=processed, busy_share=busy, cpu_s=cpu_s)
         latency = self._profile.latency
         load = min(_FULLEST, busy)
         at_rest = latency.at_rest_s * float(self._latency_noise[stop - 1]) + latency.queueing_s * load / (1.0 - load)
@@ -115,7 +128,7 @@ class ContinuousFlow:
         return Stretch(
             processed=processed,
             busy_share=busy,
-            busy_s=busy * (stop - first),
+            cpu_s=cpu_s,
             latency_p50_s=at_rest + waits[last // 2],
             latency_p95_s=at_rest * latency.p95_over_p50 + waits[math.ceil(0.95 * last)],
             latency_p99_s=at_rest * max(latency.p95_over_p50, latency.p99_over_p50) + waits[last],
@@ -125,14 +138,16 @@ class ContinuousFlow:
         """Every second that was worked through."""
         count = len(self._done)
         done, arrived, busy = np.array(self._done), np.array(self._arrived), np.array(self._busy)
-        wait = wait_in_flow(arrived, done)
+        wait = wait_in_flow(np.array(self._rates[:count]), arrived, done)
         latency = self._profile.latency
         load = np.minimum(_FULLEST, busy)
         at_rest = latency.at_rest_s * self._latency_noise[:count] + latency.queueing_s * load / (1.0 - load)
+        processed = np.diff(done, prepend=0.0)
         return SeriesColumns(
-            processed_rate_per_s=np.diff(done, prepend=0.0),
+            processed_rate_per_s=processed,
             backlog_records=np.maximum(0.0, arrived - done),
             busy_share=busy,
+            cpu_s=processed * self._profile.capacity.cpu_s_per_record,
             latency_p50_s=wait + at_rest,
             latency_p95_s=wait + at_rest * latency.p95_over_p50,
             latency_p99_s=wait + at_rest * max(latency.p95_over_p50, latency.p99_over_p50),

@@ -11,18 +11,16 @@ _MOMENTS: Floats = np.linspace(0.01, 0.99, 21)
 """The moments of a second whose arrivals stand for all of it."""
 
 
-def wait_in_flow(arrived: Floats, done: Floats) -> Floats:
+def wait_in_flow(rates: Floats, arrived: Floats, done: Floats) -> Floats:
     """Seconds that records arriving in the middle of each second wait in the queue of a continuous job.
 
-    Both arguments are queue positions at the ends of the seconds: everything put into the queue so far (replayed
-    records included) and everything taken out. A wait that outlasts the run is NaN.
+    `arrived` and `done` are queue positions at the ends of the seconds: where the last record of a second stands,
+    replayed ones before it included, and up to where the queue has been served. A wait that outlasts the run is NaN.
     """
     seconds = np.arange(len(arrived), dtype=np.float64)
-    before = np.concatenate(([0.0], arrived[:-1]))
-    middle = (before + arrived) / 2
     out_positions = np.concatenate(([0.0], done))
     out_times = np.concatenate(([0.0], seconds + 1.0))
-    served = _reached(middle, out_positions, out_times)
+    served = _reached(arrived - rates / 2, out_positions, out_times)
     wait: Floats = np.maximum(served - (seconds + 0.5), 0.0)
     return wait
 

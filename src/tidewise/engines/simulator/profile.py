@@ -110,6 +110,8 @@ class MechanismProfile(_Part):
     """Old and new are both paid for during the preparation."""
     replays: bool = False
     """Whether work since the last commit is done again."""
+    failure_share: Share = 0.0
+    """How many of such changes fail: the new configuration does not come up, and the job goes on as it was."""
     survives_with_fewer: bool = False
     """A job deployed for this mechanism need not wait for an executor that is away: it restarts by this mechanism on
     those that are left, and again when the executor is back."""
@@ -188,6 +190,8 @@ class SimulatorProfile(_Part):
     def model_post_init(self, _context: object, /) -> None:
         if not self.mechanisms:
             raise ValueError("the profile offers no mechanism of change")
+        if OUT_OF_MEMORY not in self.failures:
+            raise ValueError(f"the profile does not say what happens when memory is full: [failures.{OUT_OF_MEMORY}]")
         if (self.mode == "micro-batch") != (self.batch is not None):
             raise ValueError("a micro-batch profile, and no other, needs the table [batch]")
 

@@ -14,8 +14,7 @@ class Stretch:
 
     processed: float
     busy_share: float
-    busy_s: float
-    batches: int = 0
+    cpu_s: float
     latency_p50_s: float | None = None
     latency_p95_s: float | None = None
     latency_p99_s: float | None = None
@@ -28,6 +27,7 @@ class SeriesColumns:
     processed_rate_per_s: Floats
     backlog_records: Floats
     busy_share: Floats
+    cpu_s: Floats
     latency_p50_s: Floats
     latency_p95_s: Floats
     latency_p99_s: Floats
@@ -42,6 +42,9 @@ class Processing(Protocol):
 
     def interrupt(self, at_s: float, *, replays: bool, commit_interval_s: float) -> float:
         """Stop; answers when processing really stopped, which is later where a batch is let finish."""
+
+    def slow_down(self, from_s: float, until_s: float, share: float) -> None:
+        """What is in the works goes on at a share of its speed for a while."""
 
     def restored(self, at_s: float) -> None:
         """The job comes up again at this time."""
