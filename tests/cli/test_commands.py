@@ -125,6 +125,17 @@ def test_a_bad_plan_leaves_nothing_behind(cli: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+def test_an_impossible_second_load_leaves_nothing_behind(cli: Run, tmp_path: Path) -> None:
+    hard = '[[loads]]\nname = "hard"\nshape = "constant"\nrate_per_s = 9000000.0\n\n'
+    plan = write_plan(tmp_path, SHORT.replace("[[policies]]", hard + "[[policies]]", 1))
+    for _ in range(2):  # not "exists already" the second time
+        code, out, err = cli("experiment", str(plan))
+        assert (code, out) == (2, "")
+        assert err.startswith("checking the plan\ntidewise: ")
+        assert "no configuration can keep the promises on the load 'hard'" in err
+        assert not (tmp_path / "runs").exists()
+
+
 def test_an_experiment_never_writes_over_another(cli: Run, tmp_path: Path) -> None:
     plan = write_plan(tmp_path, SHORT)
     cli("experiment", str(plan))

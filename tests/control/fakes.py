@@ -69,6 +69,7 @@ def observation(
     latency_s: float | None = 1.0,
     status: JobStatus = JobStatus.RUNNING,
     window_s: float = WINDOW_S,
+    backlog: float = 0.0,
 ) -> Observation:
     return Observation(
         time_s=time_s,
@@ -77,7 +78,7 @@ def observation(
         status=status,
         input_rate_per_s=rate_per_s,
         processed_rate_per_s=0.0 if latency_s is None else rate_per_s,
-        backlog_records=0.0,
+        backlog_records=backlog,
         latency_p95_s=latency_s,
         latency_method=None if latency_s is None else LatencyMethod.SIMULATED,
     )
@@ -113,8 +114,8 @@ class ScriptedPolicy:
 def follow(situation: Situation) -> Decision:
     """As many executors as the latest rate needs."""
     wanted = math.ceil(situation.latest.input_rate_per_s / PER_EXECUTOR_PER_S)
-    target = situation.space.with_at_least(situation.observed, wanted)
-    if target == situation.observed:
+    target = situation.space.with_at_least(situation.intended, wanted)
+    if target == situation.intended:
         return Keep(reason=because("enough"))
     return Reconfigure(target=target, reason=because("follow"))
 

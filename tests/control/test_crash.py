@@ -15,6 +15,7 @@ import pytest
 
 from tidewise.control import GuardSettings, Loop, LoopSettings, Runner, RunnerSettings, SqliteJournal
 from tidewise.core import (
+    ChangeFinished,
     ChangeRequest,
     ChangeRequested,
     ChangeStatus,
@@ -256,7 +257,8 @@ def test_a_controller_killed_by_the_system_resumes_from_its_file(tmp_path: Path,
     assert done.returncode == -signal.SIGKILL, done.stderr
     with SqliteJournal.open_readonly(tmp_path / "run.journal") as journal:
         written = list(journal.read())
-    loop = controlled(tmp_path, 10_000, "never", runs=config(1), from_s=210.0)
+    runs = next((each.outcome.configuration for each in written if isinstance(each, ChangeFinished)), config(1))
+    loop = controlled(tmp_path, 10_000, "never", runs=runs, from_s=210.0)
     log = (tmp_path / "engine.log").read_text().split()
     with SqliteJournal.open_readonly(tmp_path / "run.journal") as journal:
         after = list(journal.read())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewise.control import GUARDS, AbsoluteWindow, DailyWindow, Facts, GuardSettings, Proposal, Review, review
+from tidewise.control import GUARDS, AbsoluteWindow, Bar, DailyWindow, Facts, GuardSettings, Proposal, Review, review
 from tidewise.control.settings import LoopSettings
 from tidewise.core import Configuration, InvalidValueError, JobStatus, Mechanism, Origin, Verdict
 
@@ -23,7 +23,7 @@ def facts(settings: GuardSettings = OFF, **changes: object) -> Facts:
         paused_by=None,
         overridden_by=None,
         last_change_finished_at_s=None,
-        barred_until_s={},
+        bars={},
         space=SPACE,
         settings=settings,
     )
@@ -69,7 +69,7 @@ def test_a_harmless_change_passes_without_a_verdict() -> None:
             config(2),
             ("never-down-blind", "down-without-latency"),
         ),
-        (facts(barred_until_s={config(6): 1000.5}), config(6), ("barred", "barred")),
+        (facts(bars={config(6): Bar(until_s=1000.5, times=1)}), config(6), ("barred", "barred")),
         (
             facts(replace(OFF, cooldown_s={Mechanism.LIVE: 60.0}), last_change_finished_at_s=940.5),
             config(6),
@@ -96,7 +96,7 @@ def test_guards_of_policies_veto_policies_and_nobody_else(
     [
         facts(replace(OFF, fresh_within_s=30.0), now_s=1025.0),
         facts(replace(OFF, down_within_s=30.0), now_s=1025.0),
-        facts(barred_until_s={config(2): 1000.0, config(3): 2000.0}),
+        facts(bars={config(2): Bar(until_s=1000.0, times=1), config(3): Bar(until_s=2000.0, times=1)}),
         facts(replace(OFF, cooldown_s={Mechanism.LIVE: 60.0}), last_change_finished_at_s=940.0),
         facts(replace(OFF, cooldown_s={Mechanism.HANDOVER: 60.0}), last_change_finished_at_s=999.0),
         facts(replace(OFF, cooldown_s={Mechanism.LIVE: 60.0}), last_change_finished_at_s=None),
@@ -196,6 +196,9 @@ def test_a_daily_window_may_run_over_midnight() -> None:
         lambda: LoopSettings(grace_s=300, probation_s=300),
         lambda: LoopSettings(back_off_s=10, back_off_most_s=5),
         lambda: LoopSettings(broken_reports=0),
+        lambda: LoopSettings(catch_up_s=0),
+        lambda: LoopSettings(grace_factor=-1),
+        lambda: LoopSettings(shortfall_s=-1),
     ],
 )
 def test_impossible_settings_are_refused(build: object) -> None:

@@ -2,83 +2,25 @@ from __future__ import annotations
 
 import pytest
 
-from tidewise.control import EDGES, ApplyChange, Handled, Loop, LoopSettings, Phase, Step
+from tidewise.control import EDGES, LoopSettings, Phase, Step
 from tidewise.core import (
     ChangeExpired,
     ChangeFinished,
     ChangeOutcome,
-    ChangeRequest,
     ChangeRequested,
     ChangeSettled,
     ChangeStatus,
-    Configuration,
-    ControllerStarted,
     Decided,
-    Decision,
-    JournalEvent,
-    Keep,
     Mechanism,
     Origin,
     Overridden,
     OverrideLifted,
-    Reconfigure,
     Reported,
-    Situation,
     Ticked,
 )
 
-from .fakes import ScriptedPolicy, because, build_loop, config, observation
-
-SETTINGS = LoopSettings(
-    decide_every_s=60.0, probation_s=100.0, grace_s=20.0, broken_reports=3, back_off_s=500.0, deadline_minimum_s=100.0
-)
-
-
-class Bench:
-    """A loop whose policy wants what `wanted` says."""
-
-    def __init__(self, runs: Configuration, settings: LoopSettings = SETTINGS) -> None:
-        self.wanted: Configuration | None = None
-        self.mechanism: Mechanism | None = None
-        self.loop: Loop = build_loop(ScriptedPolicy(self._decide), settings=settings)
-        self.events: list[JournalEvent] = []
-        self.commands: list[ChangeRequest] = []
-        self.tell(ControllerStarted(at_s=0.0, version="test", policy="test", configuration=runs))
-
-    def _decide(self, _situation: Situation) -> Decision:
-        if self.wanted is None:
-            return Keep(reason=because("keep"))
-        return Reconfigure(target=self.wanted, reason=because("want"), mechanism=self.mechanism)
-
-    def tell(self, event: object) -> Handled:
-        handled = self.loop.handle(event)  # type: ignore[arg-type]  # the tests tell what the loop may be told
-        self.events.extend(handled.events)
-        self.commands.extend(each.request for each in handled.commands if isinstance(each, ApplyChange))
-        return handled
-
-    def report(self, time_s: float, runs: Configuration, *, latency_s: float | None = 1.0) -> Handled:
-        return self.tell(Reported(at_s=time_s, observation=observation(time_s, runs, latency_s=latency_s)))
-
-    def ask(self, at_s: float, runs: Configuration, wanted: Configuration, *, latency_s: float = 1.0) -> ChangeRequest:
-        self.wanted = wanted
-        self.report(at_s, runs, latency_s=latency_s)
-        before = len(self.commands)
-        self.tell(Ticked(at_s=at_s))
-        self.wanted = None
-        assert len(self.commands) == before + 1
-        return self.commands[-1]
-
-    def end(
-        self, request: ChangeRequest, at_s: float, *, status: ChangeStatus = ChangeStatus.APPLIED, runs: Configuration
-    ) -> Handled:
-        outcome = ChangeOutcome(
-            request_id=request.request_id, status=status, finished_at_s=at_s, configuration=runs, detail="As told."
-        )
-        return self.tell(ChangeFinished(at_s=at_s, outcome=outcome))
-
-    def phase(self) -> Phase:
-        assert self.loop.state.change is not None
-        return self.loop.state.change.phase
+from .bench import Bench
+from .fakes import config, observation
 
 
 def test_requested_then_applied_then_settled() -> None:
@@ -261,7 +203,7 @@ def test_a_report_that_was_long_under_way_does_not_hide_what_the_engine_told_sin
     bench.end(request, 25.0, runs=config(6))
     bench.tell(Reported(at_s=26.0, observation=observation(20.0, config(4))))
     assert bench.loop.state.observed == config(6)
-    bench.report(30.0, config(5))
+    bench.report(35.0, config(5))
     assert bench.loop.state.observed == config(5)
 
 
@@ -274,8 +216,7 @@ def test_an_override_waits_for_the_change_that_is_on_and_is_then_carried_out() -
     override = bench.commands[-1]
     assert (override.origin, override.source, override.target) == (Origin.OPERATOR, config(6), config(9))
     bench.end(override, 35.0, runs=config(9))
-    assert bench.loop.state.override is not None
-    assert bench.loop.state.override.carried_out
+    assert bench.loop.state.override_in_force
 
 
 def test_an_override_that_fails_is_tried_again_after_a_back_off_and_not_rolled_back() -> None:
@@ -304,8 +245,61 @@ def test_an_override_of_what_runs_is_in_place_at_once() -> None:
     bench = Bench(config(4))
     handled = bench.tell(Overridden(at_s=5.0, by="ada", target=config(4)))
     assert not handled.commands
-    assert bench.loop.state.override is not None
-    assert bench.loop.state.override.carried_out
+    assert bench.loop.state.override_in_force
+
+
+def test_an_override_is_brought_about_again_whenever_something_else_runs_but_not_at_every_report() -> None:
+    bench = Bench(config(4))
+    bench.tell(Overridden(at_s=5.0, by="ada", target=config(6)))
+    bench.end(bench.commands[-1], 10.0, runs=config(6))
+    for step in range(1, 120):
+        bench.report(10.0 + 10 * step, config(7))
+        bench.tell(Ticked(at_s=10.0 + 10 * step))
+        if len(bench.commands) == 2 and bench.phase() is Phase.REQUESTED:
+            assert step == 50  # The back-off of 500 s after it was carried out.
+            bench.end(bench.commands[-1], 10.0 + 10 * step, runs=config(6))
+    assert [each.target for each in bench.commands] == [config(6)] * 3
+    assert {each.origin for each in bench.commands} == {Origin.OPERATOR}
+
+
+def test_an_override_leaves_lost_executors_to_the_engine_for_a_time() -> None:
+    bench = Bench(config(4))
+    bench.tell(Overridden(at_s=5.0, by="ada", target=config(6)))
+    bench.end(bench.commands[-1], 10.0, runs=config(6))
+    for step in range(1, 70):
+        bench.report(10.0 + 10 * step, config(5))
+        bench.tell(Ticked(at_s=10.0 + 10 * step))
+        assert len(bench.commands) == (1 if step <= 60 else 2)
+
+
+def test_an_override_that_bounds_and_quota_altered_is_in_force_where_they_let_it() -> None:
+    bench = Bench(config(4))
+    bench.tell(Overridden(at_s=5.0, by="ada", target=config(40)))
+    bench.end(bench.commands[-1], 10.0, runs=config(12))
+    assert bench.loop.state.override_in_force
+    bench.tell(Ticked(at_s=5000.0))
+    assert len(bench.commands) == 1
+
+
+def test_an_override_of_more_than_the_most_is_in_force_where_the_most_runs() -> None:
+    bench = Bench(config(12))
+    bench.tell(Overridden(at_s=5.0, by="ada", target=config(40)))
+    assert bench.loop.state.override_in_force
+    for at_s in range(10, 5000, 10):
+        bench.tell(Ticked(at_s=float(at_s)))
+    operators = [event for event in bench.events if isinstance(event, Decided) and event.origin is Origin.OPERATOR]
+    assert len(operators) == 1
+
+
+def test_an_override_that_the_engine_applied_otherwise_is_tried_again_after_a_back_off() -> None:
+    bench = Bench(config(4))
+    bench.tell(Overridden(at_s=5.0, by="ada", target=config(6)))
+    bench.end(bench.commands[-1], 10.0, runs=config(8))
+    bench.tell(Ticked(at_s=509.0))
+    assert len(bench.commands) == 1
+    bench.tell(Ticked(at_s=510.0))
+    assert bench.commands[-1].target == config(6)
+    assert len(bench.commands) == 2
 
 
 def test_every_phase_but_the_last_ones_has_a_way_out() -> None:

@@ -93,6 +93,22 @@ def test_the_policy_sees_history_forecast_and_the_three_configurations() -> None
     assert len(policy.learned) == 5
 
 
+def test_a_forecast_is_rounded_before_anybody_sees_it_so_that_journals_stay_small() -> None:
+    seen: list[Situation] = []
+
+    def look(situation: Situation) -> Decision:
+        seen.append(situation)
+        return Keep(reason=because())
+
+    loop = started(build_loop(ScriptedPolicy(look), forecaster=LastValue()))
+    report(loop, 20.0, rate_per_s=123_456.789)
+    event = decided(loop, 20.0)
+    assert event.forecast is not None
+    assert event.forecast == seen[0].forecast
+    assert set(event.forecast.path()) == {123_500.0}
+    assert decode(*encode(event), where="here") == event
+
+
 def test_the_policy_is_not_asked_without_fresh_data_and_the_loop_says_why() -> None:
     def never(_situation: Situation) -> Decision:
         raise AssertionError

@@ -12,6 +12,7 @@ from tidewise.core import (
     ChangeRequest,
     ChangeRequested,
     ChangeStatus,
+    Configuration,
     Decided,
     Decision,
     JobStatus,
@@ -47,6 +48,9 @@ SETTINGS = LoopSettings(
     grace_s=10.0,
     broken_reports=2,
     back_off_s=100.0,
+    back_off_most_s=400.0,
+    shortfall_s=120.0,
+    catch_up_s=300.0,
     forecast_horizon_s=120.0,
     profiles_kept=3,
     bars_kept=3,
@@ -60,10 +64,22 @@ class MachineJob(FakeJob):
     late: list[Observation]
     latency_s: float | None = 1.0
     status: JobStatus = JobStatus.RUNNING
+    missing: int = 0
+    """Executors that are being replaced."""
+    backlog: float = 0.0
+
+    def observed(self) -> Configuration:
+        runs = super().observed()
+        return runs.with_executors(max(1, runs.executors - self.missing))
 
     def _observe(self, time_s: float) -> Observation:
         return observe(
-            time_s, self.configuration, rate_per_s=self.load(time_s), latency_s=self.latency_s, status=self.status
+            time_s,
+            self.observed(),
+            rate_per_s=self.load(time_s),
+            latency_s=self.latency_s,
+            status=self.status,
+            backlog=self.backlog,
         )
 
     def reports(self) -> list[Observation]:
@@ -139,6 +155,18 @@ class ControlRoom(RuleBasedStateMachine):
     def the_job_behaves(self, latency_s: float | None, status: JobStatus) -> None:
         self.job.latency_s, self.job.status = latency_s, status
 
+    @rule(executors=st.integers(0, 3))
+    def the_engine_replaces(self, executors: int) -> None:
+        self.job.missing = executors
+
+    @rule(backlog=st.sampled_from([0.0, 0.0, 1e3, 1e6]), rate_per_s=st.sampled_from([0.0, 80.0, 100.0, 500.0]))
+    def the_load_is(self, backlog: float, rate_per_s: float) -> None:
+        self.job.backlog, self.job.load = backlog, lambda _time_s: rate_per_s
+
+    @rule(executors=st.integers(1, 12))
+    def somebody_else_changes_the_job(self, executors: int) -> None:
+        self.job.configuration = config(executors)
+
     @rule(mute=st.booleans())
     def reports_stop_or_come_back(self, mute: bool) -> None:
         self.job.mute = mute
@@ -201,6 +229,24 @@ class ControlRoom(RuleBasedStateMachine):
             self.restart()
         self.journal.crash_before = self.journal.crash_after = None
 
+    def teardown(self) -> None:
+        """However it went, an override that stands is brought about once the engine works."""
+        if not hasattr(self, "job"):
+            return
+        self.job.errors.clear()
+        self.job.endings.clear()
+        self.job.late.clear()
+        self.job.mute, self.job.lied, self.job.missing, self.job.change_takes_s = False, None, 0, 5.0
+        self.job.latency_s, self.job.status = 1.0, JobStatus.RUNNING
+        self.wanted = Keep(reason=because("keep"))
+        self.runner.run(self.clock.time_s + 2500.0)
+        override = self.loop.state.override
+        if override is not None:
+            assert self.loop.state.override_in_force
+            assert self.job.configuration == SPACE.nearest(override.target)
+        self.no_rollback_while_the_job_is_down_or_a_person_has_decided()
+        self.at_most_one_change_is_on_in_the_journal()
+
     def begun(self) -> list[ChangeRequest]:
         return self.job.begun
 
@@ -250,6 +296,29 @@ class ControlRoom(RuleBasedStateMachine):
         if request.origin is Origin.POLICY:
             assert latest.status is not JobStatus.DOWN
             assert latest.latency_p95_s is not None or latest.is_idle
+
+    @invariant()
+    @precondition(lambda self: hasattr(self, "job"))
+    def no_rollback_while_the_job_is_down_or_a_person_has_decided(self) -> None:
+        replayed = self.fresh_loop()
+        for event in self.journal.read():
+            if isinstance(event, ChangeRequested) and event.request.origin is Origin.ROLLBACK:
+                latest = replayed.state.latest
+                assert latest is None or latest.status is not JobStatus.DOWN
+                assert replayed.state.override is None
+            replayed.replay([event])
+
+    @invariant()
+    @precondition(lambda self: hasattr(self, "job"))
+    def what_is_meant_is_what_runs_but_for_missing_executors(self) -> None:
+        state = self.loop.state
+        if state.observed is None or state.requested is not None or state.intended == state.observed:
+            return
+        latest = state.latest
+        down = latest is not None and latest.status is not JobStatus.RUNNING
+        assert state.intended is not None
+        assert down or state.intended == state.observed.with_executors(state.intended.executors)
+        assert down or state.intended.executors > state.observed.executors
 
     @invariant()
     @precondition(lambda self: hasattr(self, "job"))

@@ -141,6 +141,7 @@ LEGAL: list[object] = [
         now_s=10.0,
         history=(OBSERVATION,),
         observed=ONE,
+        intended=ONE,
         requested=None,
         last_change_finished_at_s=None,
         forecast=None,

@@ -24,8 +24,19 @@ from tidewise.core import (
     Usage,
 )
 from tidewise.experiments.comparison import spread_of
-from tidewise.experiments.measures import Baseline, Percentiles, Summary, baseline_of, summarise
-from tidewise.experiments.record import ChangeRecord, FaultRecord, RunRecord, Series
+from tidewise.experiments.hindsight import judge
+from tidewise.experiments.measures import (
+    Baseline,
+    Percentiles,
+    Summary,
+    baseline_of,
+    counted_latency_s,
+    good_seconds,
+    summarise,
+    undecided_seconds,
+)
+from tidewise.experiments.record import ChangeRecord, FaultRecord, RunRecord
+from tidewise.experiments.series import Series
 
 CONFIGURATION = Configuration(executors=2)
 Latencies = npt.ArrayLike
@@ -151,7 +162,7 @@ def test_the_limit_is_twice_the_median_of_the_baselines_up_seconds_with_output()
 
 
 def test_down_and_never_output_seconds_are_bad_whatever_their_latency() -> None:
-    series = series_of([1.0, 2.0, 2.1, np.nan, 1.0], up=[True, True, True, True, False])
+    series = series_of([1.0, 2.0, np.nan, 2.1, 1.0], up=[True, True, True, True, False])
     summary = summary_of(series)
     assert summary.good_share == pytest.approx(2 / 5)
     assert (summary.never_output_s, summary.down_s) == (1, 1)
@@ -194,6 +205,47 @@ def test_a_job_to_which_nothing_came_has_no_percentiles() -> None:
     assert summary_of(series).good_share == 1.0
 
 
+# What the end of the run left waiting
+
+
+def test_records_that_had_not_waited_too_long_when_the_run_ended_are_neither_good_nor_bad() -> None:
+    latency = np.ones(100)
+    latency[96:] = np.nan  # by the end they had waited 4, 3, 2 and 1 s; the limits are 2 s
+    summary = summary_of(series_of(latency))
+    assert summary.good_share == summary.promise_share == pytest.approx(96 / 98)
+    assert (summary.never_output_s, summary.undecided_s) == (2, 2)
+    assert summary.latency_p50 == Percentiles(p50_s=1.0, p95_s=1.0, p99_s=math.inf)
+    latency[96:98] = 1.0
+    summary = summary_of(series_of(latency))
+    assert summary.good_share == summary.promise_share == 1.0
+    assert summary.latency_p50 == Percentiles(p50_s=1.0, p95_s=1.0, p99_s=1.0)
+
+
+def test_a_healthy_job_with_a_long_trigger_has_a_99th_percentile() -> None:
+    seconds = np.arange(3600)
+    latency = 62.0 - seconds % 60  # a batch begins every minute and takes 2 s
+    latency[seconds + latency > 3600] = np.nan
+    series = series_of(latency)
+    summary = summarise(record_of(series), series)
+    assert summary.undecided_s == 60
+    assert summary.good_share == 1.0
+    assert summary.latency_p50 == Percentiles(p50_s=32.0, p95_s=59.0, p99_s=62.0)
+
+
+def test_a_job_that_is_down_when_the_run_ends_is_bad_and_not_undecided() -> None:
+    latency = np.ones(100)
+    latency[99] = np.nan
+    up = np.ones(100, dtype=bool)
+    up[99] = False
+    summary = summary_of(series_of(latency, up=up))
+    assert (summary.good_share, summary.undecided_s, summary.never_output_s) == (0.99, 0, 1)
+
+
+def test_where_nothing_is_decided_nothing_is_good() -> None:
+    summary = summary_of(series_of([np.nan, np.nan]))
+    assert (summary.good_share, summary.promise_share, summary.latency_p50) == (0.0, 0.0, None)
+
+
 # Percentiles
 
 
@@ -201,21 +253,30 @@ def test_percentiles_are_over_all_seconds() -> None:
     latency = np.ones(100)
     latency[:6] = np.nan  # never output: infinite
     up = np.ones(100, dtype=bool)
-    up[6:10] = False  # waited 1 s, but count as 2
+    up[6:10] = False  # waited 1 s, but count as more than the 2 s that would be good
     summary = summary_of(series_of(latency, up=up))
     assert summary.latency_p50 == Percentiles(p50_s=1.0, p95_s=math.inf, p99_s=math.inf)
     latency[:6] = 40.0
     assert summary_of(series_of(latency, up=up)).latency_p50 == Percentiles(p50_s=1.0, p95_s=40.0, p99_s=40.0)
     latency[:6] = 1.0
     summary = summary_of(series_of(latency, up=up))
-    assert summary.latency_p50 == Percentiles(p50_s=1.0, p95_s=1.0, p99_s=2.0)
-    assert summary.latency_p95 == Percentiles(p50_s=1.5, p95_s=1.5, p99_s=2.0)
+    above_s = math.nextafter(2.0, math.inf)
+    assert summary.latency_p50 == Percentiles(p50_s=1.0, p95_s=1.0, p99_s=above_s)
+    assert summary.latency_p95 == Percentiles(p50_s=1.5, p95_s=1.5, p99_s=above_s)
 
 
 def test_a_down_second_counts_with_its_own_wait_where_that_is_longer() -> None:
     summary = summary_of(series_of([1.0, 30.0], up=[True, False]))
     assert summary.latency_p50 is not None
     assert summary.latency_p50.p99_s == 30.0
+
+
+def test_percentiles_and_good_seconds_agree_on_what_is_good() -> None:
+    up = np.ones(1000, dtype=bool)
+    up[100:200] = False
+    series = series_of(np.ones(1000), up=up)
+    counted = counted_latency_s(series, series.latency_p50_s, 2.0)
+    assert (counted <= 2.0).mean() == summary_of(series).good_share == 0.9
 
 
 # Recoveries
@@ -264,25 +325,47 @@ def test_recovery_is_held_against_the_latency_just_before_the_failure() -> None:
     assert took(latency, 250.0) == [50.0]
 
 
-def test_bad_and_down_seconds_before_the_failure_do_not_tell_what_was_usual() -> None:
+def test_down_seconds_before_the_failure_do_not_tell_what_was_usual() -> None:
     latency = np.ones(400)
     latency[40:100] = 9.0
     up = np.ones(400, dtype=bool)
-    up[30:40] = False
+    up[40:100] = False
     latency[100:130] = 3.0
     assert took(latency, 100.0, up=up) == [30.0]
 
 
-def test_a_job_that_was_never_well_before_is_held_against_its_own_median() -> None:
-    latency = np.full(400, 5.0)  # bad by the limit of 2 s throughout
-    latency[50:80] = 11.0
-    assert took(latency, 50.0) == [30.0]
+def test_recovery_does_not_depend_on_the_latency_of_the_static_run() -> None:
+    latency = np.full(5000, 3.0)
+    latency[:1000] = 1.0
+    latency[3000:3030] = 30.0
+    up = np.ones(5000, dtype=bool)
+    up[3000:3030] = False
+    series = series_of(latency, up=up)
+    record = record_of(series, faults=(FaultRecord(at_s=3000.0, kind="kill"),))
+    for median_s in (0.1, 1.2, 3.0, 100.0, None):
+        baseline = Baseline(median_latency_s=median_s, meter={}, seconds=len(series))
+        assert [recovery.took_s for recovery in summarise(record, series, baseline).recoveries] == [30.0]
+    assert judge(series, record.faults, record.promises)[1] == 30.0
+
+
+def test_a_failure_in_the_first_second_is_held_against_the_runs_own_median() -> None:
+    latency = np.full(400, 5.0)
+    latency[:30] = 11.0
+    assert took(latency, 0.5) == [29.5]
 
 
 def test_the_next_failure_cuts_a_recovery_off() -> None:
     latency = np.ones(600)
     latency[100:350] = 10.0
+    # What the first left does not tell what was usual before the second.
     assert took(latency, 100.0, 300.0) == [Censored(at_least=200.0), 50.0]
+
+
+def test_a_job_that_stays_slow_after_a_failure_is_held_against_that_from_the_next_on() -> None:
+    latency = np.ones(3000)
+    latency[100:] = 3.0
+    latency[1500:1540] = 30.0
+    assert took(latency, 100.0, 1500.0) == [Censored(at_least=1400.0), 40.0]
 
 
 def test_the_end_of_the_run_cuts_a_recovery_off() -> None:
@@ -419,6 +502,32 @@ def test_shares_are_shares_and_percentiles_ascend(series: Series) -> None:
         assert 0 <= summary.promise_share <= 1
         assert ascending(summary.latency_p50)
         assert ascending(summary.latency_p95)
+
+
+@given(runs(), st.sampled_from([None, 0.5, 2.0, 30.0, 500.0]))
+def test_a_second_is_good_bad_or_undecided_and_only_waiting_ones_are_undecided(
+    series: Series, limit_s: float | None
+) -> None:
+    good = good_seconds(series, series.latency_p50_s, limit_s)
+    undecided = undecided_seconds(series, series.latency_p50_s, limit_s)
+    assert not (good & undecided).any()
+    assert np.isnan(series.latency_p50_s[undecided]).all()
+    assert series.up[undecided].all()
+    assert limit_s is not None or not undecided.any()
+    if limit_s is not None:
+        assert not undecided[: max(0, len(series) - int(limit_s))].any()  # older ones are late, whatever comes
+
+
+@given(runs())
+def test_records_that_come_out_in_time_after_all_make_no_figure_worse(series: Series) -> None:
+    waiting = undecided_seconds(series, series.latency_p50_s, 2.0)
+    latency = np.where(waiting, 0.1, series.latency_p50_s)
+    out = replace(series, latency_p50_s=latency, latency_p95_s=latency * 1.5, latency_p99_s=latency * 2)
+    before, after = summary_of(series), summary_of(out)
+    assert after.good_share >= before.good_share
+    assert after.never_output_s == before.never_output_s
+    if before.latency_p50 is not None:
+        assert not_better(before.latency_p50, after.latency_p50)
 
 
 def not_better(worse: Percentiles | None, than: Percentiles | None) -> bool:

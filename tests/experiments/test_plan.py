@@ -50,6 +50,11 @@ def test_the_demo_plan_is_right() -> None:
         ('latency_p95 = "3s"', 'latency = "3s"', "line 12: unknown key 'latency'; did you mean 'latency_p95'"),
         ('kind = "network-delay"', 'kind = "network-dely"', "line 17.*did you mean 'network-delay'"),
         ('every = "30min"', 'every = "0s"', "line 18.*above 0s"),
+        (
+            'every = "30min"',
+            'every = "30min"\njitter = "31min"',
+            "line 18: a jitter of 31 min is longer than the 30 min",
+        ),
         ('shape = "sine"', 'shape = "sinus"', "line 20: there is no load shape 'sinus'; did you mean 'sine'"),
         ("mean_per_s = 40000.0", "mean = 40000.0", "line 20: .*no setting 'mean'; did you mean 'mean_per_s'"),
         ("mean_per_s = 40000.0", "mean_per_s = -1.0", "line 20: "),
@@ -82,9 +87,11 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, old: str, new: str,
 def test_promises_that_nothing_can_keep_are_refused_with_the_nearest(tmp_path: Path) -> None:
     impossible = GOOD.replace('latency_p95 = "3s"', 'latency_p95 = "100ms"')
     with pytest.raises(
-        BadInputError, match=r"line 20: no configuration can keep .* even 24 executors .* reaches 0\.0%"
-    ):
+        BadInputError, match=r"line 20: no configuration can keep .* the nearest that was found"
+    ) as told:
         next(Experiment(write_plan(tmp_path, impossible)).trials())
+    assert "keeps a p95 latency of 100 ms in 0.0% of the seconds instead of 90.0%;" in str(told.value)
+    assert "recover" not in str(told.value)  # that promise is kept
 
 
 def test_a_load_that_is_too_much_for_the_space_is_refused(tmp_path: Path) -> None:

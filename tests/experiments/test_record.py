@@ -35,13 +35,13 @@ from tidewise.experiments.record import (
     ChangeRecord,
     FaultRecord,
     RunRecord,
-    Series,
     begin_run,
     find_runs,
     finish_run,
     load_run,
     write_run,
 )
+from tidewise.experiments.series import COLUMNS, Series
 
 START = Configuration(executors=4, settings=(("spark.sql.shuffle.partitions", "8"),), state_partitions=8)
 SECONDS = 6
@@ -108,7 +108,7 @@ def a_record(**values: object) -> RunRecord:
 
 
 def test_every_column_of_a_series_has_its_kind() -> None:
-    assert [field.name for field in fields(Series)] == list(record_module._COLUMNS)
+    assert [field.name for field in fields(Series)] == list(COLUMNS)
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:

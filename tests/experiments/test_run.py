@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,33 @@ import pytest
 
 from tests.experiments.plans import GOOD, write_plan
 from tidewise.control import SqliteJournal
-from tidewise.core import BadInputError, ChangeRequested, Decided, FaultInjected, PermanentError, Purpose, Reported
+from tidewise.core import (
+    BadInputError,
+    ChangeCost,
+    ChangeExpired,
+    ChangeFinished,
+    ChangeOutcome,
+    ChangeRequest,
+    ChangeRequested,
+    ChangeStatus,
+    Configuration,
+    ConfigurationSpace,
+    Decided,
+    FaultInjected,
+    JournalEvent,
+    Mechanism,
+    Origin,
+    PermanentError,
+    Policy,
+    Purpose,
+    Reason,
+    Reported,
+)
 from tidewise.experiments import Experiment, Progress, compare, find_runs, run_experiment
 from tidewise.experiments import run as run_module
+from tidewise.experiments.experiment import deployed_for
+from tidewise.experiments.run import Ledger
+from tidewise.policies import BestFixed, Reactive, Static
 
 DATE = "2026-11-15"
 
@@ -36,7 +61,7 @@ def test_a_run_folder_holds_plan_versions_journal_and_series(home: Path) -> None
     assert {path.name for path in folder.iterdir()} == {"run.json", "series.parquet", "journal.sqlite"}
     told = json.loads((folder / "run.json").read_text())
     assert told["plan"]["promises"]["latency_p95"] == 3.0
-    assert set(told["versions"]) == {"tidewise", "python", "numpy", "profile"}
+    assert set(told["versions"]) == {"tidewise", "python", "numpy", "profile", "load"}
 
 
 def test_the_journal_holds_every_step(home: Path) -> None:
@@ -92,6 +117,7 @@ def test_best_fixed_is_the_cheapest_that_keeps_the_promises(tmp_path: Path) -> N
     experiment = Experiment(write_plan(tmp_path, plan))
     trial = next(experiment.trials())
     best = trial.hindsight.cheapest()
+    assert best is not None
     assert trial.hindsight.keeps(best)
     assert not trial.hindsight.keeps(best.with_executors(best.executors - 1))
     runs = run_experiment(experiment, tmp_path / "runs", created=DATE)
@@ -114,6 +140,96 @@ def test_progress_is_told_run_by_run(tmp_path: Path) -> None:
     run_experiment(Experiment(write_plan(tmp_path, plan)), tmp_path / "runs", created=DATE, progress=seen.append)
     assert [(one.done_runs, one.total_runs) for one in (seen[0], seen[-1])] == [(0, 2), (1, 2)]
     assert seen[-1].run_share == 1.0
+    sentences = list(dict.fromkeys(one.sentence for one in seen))
+    assert sentences == ["checking the plan", "run 1 of 2: waves-static-1", "run 2 of 2: waves-reactive-1"]
+
+
+def test_a_load_that_is_impossible_is_found_before_anything_is_written(tmp_path: Path) -> None:
+    hard = '[[loads]]\nname = "hard"\nshape = "constant"\nrate_per_s = 9000000.0\n\n[[policies]]\npolicy = "static"\n'
+    plan = GOOD.replace('[[policies]]\npolicy = "static"\n', hard).replace('duration = "1h"', 'duration = "20min"')
+    experiment = Experiment(write_plan(tmp_path, plan))
+    with pytest.raises(BadInputError, match="line 28: no configuration can keep the promises on the load 'hard'"):
+        run_experiment(experiment, tmp_path / "runs", created=DATE)
+    assert not (tmp_path / "runs").exists()
+
+
+TWICE_REACTIVE = (
+    GOOD.replace("seeds = [1, 2]", "seeds = [1]")
+    + """
+[[policies]]
+name = "unnamed"
+policy = "reactive"
+target_cpu = 0.5
+"""
+)
+
+
+def test_a_mechanism_makes_no_difference_by_being_named(tmp_path: Path) -> None:
+    runs = run_experiment(Experiment(write_plan(tmp_path, TWICE_REACTIVE)), tmp_path / "runs", created=DATE)
+    named, unnamed = (run for run in runs if run.record.policy != "static")
+    assert {change.mechanism for change in unnamed.record.changes} == {Mechanism.IN_PLACE_RESCALE}
+    np.testing.assert_array_equal(named.read_series().latency_p50_s, unnamed.read_series().latency_p50_s)
+
+
+@pytest.mark.parametrize(
+    ("policy", "mechanism"),
+    [
+        (Reactive(), Mechanism.HANDOVER),
+        (Reactive(mechanism=Mechanism.REDEPLOY), Mechanism.REDEPLOY),
+        (Static(), None),
+        (Static(mechanism=Mechanism.REDEPLOY), None),
+        (BestFixed(configuration=Configuration(executors=1), mechanism=Mechanism.REDEPLOY), None),
+    ],
+)
+def test_a_job_is_deployed_for_what_will_change_its_executors(policy: Policy, mechanism: Mechanism | None) -> None:
+    offered = (Mechanism.QUERY_RESTART, Mechanism.HANDOVER, Mechanism.REDEPLOY)
+    space = ConfigurationSpace(
+        executors=(1, 2), changes=tuple(ChangeCost(mechanism=mechanism, gap_s=1.0) for mechanism in offered)
+    )
+    assert deployed_for(policy, space) is mechanism
+
+
+CHANGE = ChangeRequest(
+    request_id="a",
+    origin=Origin.POLICY,
+    source=Configuration(executors=1),
+    target=Configuration(executors=2),
+    mechanism=Mechanism.REDEPLOY,
+    requested_at_s=100.0,
+    deadline_s=200.0,
+    reason=Reason(code="x", sentence="The load rises."),
+)
+EXPIRED = ChangeExpired(at_s=200.0, request_id="a", configuration=CHANGE.source)
+LATE = ChangeOutcome(
+    request_id="a", status=ChangeStatus.APPLIED, finished_at_s=260.0, configuration=CHANGE.target, gap_s=55.0
+)
+
+
+class Nowhere:
+    """A journal that keeps nothing."""
+
+    def append(self, events: Iterable[JournalEvent]) -> None:
+        list(events)
+
+    def read(self) -> Iterable[JournalEvent]:
+        return ()
+
+    def close(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize("by_journal", [True, False])
+def test_a_change_that_ended_after_its_deadline_failed_with_the_gap_it_really_had(by_journal: bool) -> None:
+    ledger = Ledger(Nowhere())
+    ledger.append([ChangeRequested(at_s=100.0, request=CHANGE), EXPIRED])
+    (record,) = ledger.changes()
+    assert (record.status, record.finished_at_s, record.gap_s) == (ChangeStatus.FAILED, 200.0, 0.0)
+    if by_journal:
+        ledger.append([ChangeFinished(at_s=270.0, outcome=LATE)])
+    else:
+        ledger.settle({"a": LATE}.get)
+    (record,) = ledger.changes()
+    assert (record.status, record.finished_at_s, record.gap_s) == (ChangeStatus.FAILED, 260.0, 55.0)
 
 
 def test_a_full_disk_leaves_no_run_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

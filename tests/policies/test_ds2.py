@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewise.core import Decision, InvalidValueError, JobStatus, Observation, Reconfigure
+from tidewise.core import Configuration, Decision, InvalidValueError, JobStatus, Observation, Reconfigure
 from tidewise.policies import Ds2
 from tidewise.testing.situations import report, situation_of, space_of
 
@@ -59,6 +59,15 @@ def test_a_saturated_job_gets_what_the_formula_says() -> None:
     assert decision.reason.evidence["true_rate_per_s"] == pytest.approx(900.0)
     assert decision.reason.evidence["needed_per_s"] == pytest.approx(1728.571, abs=0.01)
     assert "asks for 20 executors instead of 10" in decision.reason.sentence
+
+
+def test_executors_that_are_being_replaced_are_not_asked_for_again() -> None:
+    # True rate 900 on 10 executors where 1628.6 is needed (and 100 for the lag): 20 of them, as above.
+    history = steady(1.0, processed=900.0, backlog=30_000.0)
+    for intended, asked in ((10, 20), (12, 20), (20, None)):
+        short = situation_of(history, intended=Configuration(executors=intended))
+        assert wanted(SHORT.decide(short)) == asked
+    assert SHORT.decide(short).reason.code == "already-there"
 
 
 def test_the_true_rate_is_a_ratio_of_means() -> None:

@@ -50,6 +50,17 @@ def test_just_outside_the_tolerance_something_is(cpu: float, executors: int) -> 
     assert wanted(Reactive().decide(situation_of(steady(cpu)))) == executors
 
 
+def test_executors_that_are_being_replaced_are_counted_from_and_not_asked_for_again() -> None:
+    # 11 x 0.38 / 0.35 = 11.9: the twelfth, which is on its way.
+    twelve = Configuration(executors=12)
+    short = situation_of(steady(0.38, executors=11), intended=twelve)
+    assert wanted(Reactive().decide(short)) is None
+    # 11 x 0.6 / 0.35 = 18.9, from 12 as from 11; the evidence counts from 12.
+    decision = Reactive().decide(situation_of(steady(0.6, executors=11), intended=twelve))
+    assert wanted(decision) == 19
+    assert decision.reason.evidence["executors"] == 12
+
+
 def test_scaling_down_waits_for_the_whole_window() -> None:
     quiet = Reactive().decide(situation_of(steady(0.5, seconds=100) + steady(0.1, seconds=280, start_s=100)))
     assert quiet.reason.code == "stabilising"

@@ -27,6 +27,15 @@ def test_it_moves_back_to_what_it_holds(policy: Policy) -> None:
     assert isinstance(policy.decide(situation_of([report(time_s=1.0, executors=12)])), Keep)
 
 
+@pytest.mark.parametrize(
+    "policy", [Static(), Static(configuration=TWELVE), Static(executors=12), BestFixed(configuration=TWELVE)]
+)
+def test_an_executor_that_the_engine_replaces_is_no_reason_to_move(policy: Policy) -> None:
+    decision = policy.decide(situation_of([report(time_s=1.0, executors=11)], intended=TWELVE))
+    assert isinstance(decision, Keep)
+    assert "12 executors" in decision.reason.sentence
+
+
 def test_it_waits_while_a_change_is_on_or_the_job_is_down() -> None:
     policy = Static(configuration=TWELVE)
     on = policy.decide(situation_of([report(time_s=1.0)], requested=TWELVE))

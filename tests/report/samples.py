@@ -18,7 +18,8 @@ from tidewise.core import (
     Purpose,
     Usage,
 )
-from tidewise.experiments.record import ChangeRecord, FaultRecord, Run, RunRecord, Series, write_run
+from tidewise.experiments.record import ChangeRecord, FaultRecord, Run, RunRecord, write_run
+from tidewise.experiments.series import Series
 
 SECONDS = 1800
 START = Configuration(executors=8)

@@ -15,9 +15,11 @@ from tidewise.core import (
     Engine,
     ImpossibleChangeError,
     JobStatus,
+    LatencyMethod,
     Meter,
     Observation,
     PermanentError,
+    ProfileOutcome,
     ProfileRequest,
     Purpose,
     TemporaryError,
@@ -25,7 +27,7 @@ from tidewise.core import (
 )
 from tidewise.testing import EngineConformance
 
-from .fake_engine import FakeClock, FakeEngine, FakeJob
+from .fake_engine import RATE_PER_S, REPORT_EVERY_S, FakeClock, FakeEngine, FakeJob
 
 
 class OnFake(EngineConformance):
@@ -89,6 +91,58 @@ class Prophet(FakeJob):
 class TestProphet(OnFake):
     breaks = "test_it_reports_soon"
     job_type = Prophet
+
+
+class NoLatency(FakeJob):
+    def report(self) -> None:
+        super().report()
+        self.new[-1] = replace(self.new[-1], latency_p95_s=None, latency_method=None)
+
+
+class TestNoLatency(OnFake):
+    breaks = "test_a_calm_job_under_load_has_a_latency"
+    job_type = NoLatency
+
+
+class Patchy(FakeJob):
+    """Every second report is missing."""
+
+    def report(self) -> None:
+        super().report()
+        if self.now // REPORT_EVERY_S % 2:
+            self.new.pop()
+
+
+class TestPatchy(OnFake):
+    breaks = "test_reports_leave_no_time_out"
+    job_type = Patchy
+
+
+class Overlapping(FakeJob):
+    """Each report tells of half of the last one's window again."""
+
+    def report(self) -> None:
+        super().report()
+        self.new[-1] = replace(self.new[-1], window_s=1.5 * REPORT_EVERY_S)
+
+
+class TestOverlapping(OnFake):
+    breaks = "test_reports_leave_no_time_out"
+    job_type = Overlapping
+
+
+class SilentWhenDown(FakeJob):
+    """Says nothing while it is down, and afterwards not that it was."""
+
+    def report(self) -> None:
+        super().report()
+        if self.status is JobStatus.DOWN:
+            self.new.pop()
+
+
+class TestSilentWhenDown(OnFake):
+    breaks = "test_reports_leave_no_time_out"
+    job_type = SilentWhenDown
 
 
 class Forgetful(FakeJob):
@@ -181,6 +235,83 @@ class SaysSo(FakeJob):
 class TestSaysSo(OnFake):
     breaks = "test_each_mechanism_carries_what_it_can"
     job_type = SaysSo
+
+
+class LiveStops(FakeJob):
+    """Says that a live change has no gap, and stops the job for it."""
+
+    def begin(self, request: ChangeRequest, cost: ChangeCost) -> None:
+        super().begin(request, cost)
+        if self.pending is not None:
+            self.pending.stops_job = True
+
+
+class TestLiveStops(OnFake):
+    breaks = "test_a_change_without_a_gap_is_not_felt"
+    job_type = LiveStops
+
+
+class LiveStopsInSecret(LiveStops):
+    """The same, with a status that does not say it."""
+
+    def report(self) -> None:
+        super().report()
+        late_s = 0.5 + self.backlog / RATE_PER_S
+        self.new[-1] = replace(
+            self.new[-1], status=JobStatus.RUNNING, latency_p95_s=late_s, latency_method=LatencyMethod.SIMULATED
+        )
+
+
+class TestLiveStopsInSecret(OnFake):
+    breaks = "test_a_change_without_a_gap_is_not_felt"
+    job_type = LiveStopsInSecret
+
+
+class LiveStopsUnderAMask(LiveStops):
+    """The same for longer, with neither a status nor a latency that says it."""
+
+    def begin(self, request: ChangeRequest, cost: ChangeCost) -> None:
+        super().begin(request, cost)
+        if self.pending is not None:
+            self.pending.ends_at += 10
+
+    def report(self) -> None:
+        super().report()
+        self.new[-1] = replace(
+            self.new[-1], status=JobStatus.RUNNING, latency_p95_s=0.5, latency_method=LatencyMethod.SIMULATED
+        )
+
+
+class TestLiveStopsUnderAMask(OnFake):
+    breaks = "test_a_change_without_a_gap_is_not_felt"
+    job_type = LiveStopsUnderAMask
+
+
+class LiveFallsSilent(LiveStops):
+    """The same, with no report meanwhile."""
+
+    def report(self) -> None:
+        super().report()
+        if self.status is JobStatus.CHANGING:
+            self.new.pop()
+
+
+class TestLiveFallsSilent(OnFake):
+    breaks = "test_a_change_without_a_gap_is_not_felt"
+    job_type = LiveFallsSilent
+
+
+class LiveOwnsUp(FakeJob):
+    """Says that a live change has no gap, and afterwards that it had one."""
+
+    def finish(self, request: ChangeRequest) -> None:
+        super().finish(request)
+        self.outcomes[request.request_id] = replace(self.outcomes[request.request_id], gap_s=3.0)
+
+
+class TestLiveOwnsUp(OnFake):
+    breaks = "test_a_change_without_a_gap_is_not_felt"
+    job_type = LiveOwnsUp
 
 
 class Repeating(FakeJob):
@@ -331,6 +462,27 @@ class TestShrunken(OnFake):
     job_type = Shrunken
 
 
+class KeepsFace(FakeJob):
+    """Goes down as others do, but its reports never say it."""
+
+    def report(self) -> None:
+        super().report()
+        self.new[-1] = replace(
+            self.new[-1], status=JobStatus.RUNNING, latency_p95_s=0.1, latency_method=LatencyMethod.SIMULATED
+        )
+
+
+class TestKeepsFace(OnFake):
+    breaks = "test_the_job_recovers_from_a_fault"
+    job_type = KeepsFace
+
+
+class TestUnbreakableWithoutDowntime(OnFake):
+    breaks = "test_the_job_recovers_from_a_fault"
+    job_type = Unbreakable
+    fault_has_downtime = False
+
+
 class ProfilesInPlace(FakeJob):
     def profile(self, request: ProfileRequest) -> None:
         super().profile(request)
@@ -349,7 +501,7 @@ class NeverMeasured(FakeJob):
 
 
 class TestNeverMeasured(OnFake):
-    breaks = "test_a_profile_leaves_the_job_alone"
+    breaks = "test_a_profile_measures_its_candidates"
     job_type = NeverMeasured
 
 
@@ -359,8 +511,76 @@ class FreeProfiles(FakeJob):
 
 
 class TestFreeProfiles(OnFake):
-    breaks = "test_a_profile_leaves_the_job_alone"
+    breaks = "test_a_profile_is_made_and_paid_for_once"
     job_type = FreeProfiles
+
+
+class ProfilesEveryCall(FakeJob):
+    def profile(self, request: ProfileRequest) -> None:
+        self.profiles.pop(request.request_id, None)
+        super().profile(request)
+
+
+class TestProfilesEveryCall(OnFake):
+    breaks = "test_a_profile_is_made_and_paid_for_once"
+    job_type = ProfilesEveryCall
+
+
+class ChargesEveryCall(FakeJob):
+    """Makes the copies once, but pays for them again while they run."""
+
+    def profile(self, request: ProfileRequest) -> None:
+        outcome = self.profiles.get(request.request_id)
+        if outcome is not None and self.now < outcome.finished_at_s:
+            self.profiling_core_s += request.candidates[0].total_cores * (request.settle_s + request.measure_s)
+        super().profile(request)
+
+
+class TestChargesEveryCall(OnFake):
+    breaks = "test_a_profile_is_made_and_paid_for_once"
+    job_type = ChargesEveryCall
+
+
+class ProfilesAgain(FakeJob):
+    """Hears a request twice while the copies run, but not when they have ended."""
+
+    def profile(self, request: ProfileRequest) -> None:
+        if self.profile_outcome(request.request_id) is not None:
+            del self.profiles[request.request_id]
+        super().profile(request)
+
+
+class TestProfilesAgain(OnFake):
+    breaks = "test_a_profile_is_made_and_paid_for_once"
+    job_type = ProfilesAgain
+
+
+class MeasuresNothing(FakeJob):
+    def profile_outcome(self, request_id: str) -> ProfileOutcome | None:
+        outcome = super().profile_outcome(request_id)
+        if outcome is None:
+            return None
+        measured = [replace(one, input_rate_per_s=0.0, processed_rate_per_s=0.0) for one in outcome.measurements]
+        return replace(outcome, measurements=tuple(measured))
+
+
+class TestMeasuresNothing(OnFake):
+    breaks = "test_a_profile_measures_its_candidates"
+    job_type = MeasuresNothing
+
+
+class MeasuresNoLatency(FakeJob):
+    def profile_outcome(self, request_id: str) -> ProfileOutcome | None:
+        outcome = super().profile_outcome(request_id)
+        if outcome is None:
+            return None
+        measured = [replace(one, latency_p50_s=None, latency_p95_s=None) for one in outcome.measurements]
+        return replace(outcome, measurements=tuple(measured))
+
+
+class TestMeasuresNoLatency(OnFake):
+    breaks = "test_a_profile_measures_its_candidates"
+    job_type = MeasuresNoLatency
 
 
 class Backwards(FakeJob):
@@ -381,6 +601,52 @@ class FreeOfCharge(FakeJob):
 class TestFreeOfCharge(OnFake):
     breaks = "test_the_meter_grows_and_never_goes_back"
     job_type = FreeOfCharge
+
+
+class Overcharges(FakeJob):
+    def spend(self) -> None:
+        for _ in range(100):
+            super().spend()
+
+
+class TestOvercharges(OnFake):
+    breaks = "test_the_meter_counts_what_the_configuration_takes"
+    job_type = Overcharges
+
+
+class Undercharges(FakeJob):
+    def spend(self) -> None:
+        self.core_s += 1e-6
+        self.memory_mib_s += self.configuration.total_memory_mib
+
+
+class TestUndercharges(OnFake):
+    breaks = "test_the_meter_counts_what_the_configuration_takes"
+    job_type = Undercharges
+
+
+class ForgetsMemory(FakeJob):
+    def spend(self) -> None:
+        self.core_s += self.configuration.total_cores
+
+
+class TestForgetsMemory(OnFake):
+    breaks = "test_the_meter_counts_what_the_configuration_takes"
+    job_type = ForgetsMemory
+
+
+class ChargesTheStart(FakeJob):
+    """Goes on to charge what was launched, whatever runs now."""
+
+    def spend(self) -> None:
+        now, self.configuration = self.configuration, Configuration(executors=3)
+        super().spend()
+        self.configuration = now
+
+
+class TestChargesTheStart(OnFake):
+    breaks = "test_the_meter_counts_what_the_configuration_takes"
+    job_type = ChargesTheStart
 
 
 class Leaking(FakeJob):
@@ -407,6 +673,19 @@ class LosesOnFailure(FakeJob):
 class TestLosesOnFailure(OnFake):
     breaks = "test_nothing_is_lost_or_invented"
     job_type = LosesOnFailure
+
+
+class LosesOnChange(FakeJob):
+    """The same at the end of every change."""
+
+    def finish(self, request: ChangeRequest) -> None:
+        super().finish(request)
+        self.backlog = 0.0
+
+
+class TestLosesOnChange(OnFake):
+    breaks = "test_nothing_is_lost_or_invented"
+    job_type = LosesOnChange
 
 
 class Doubling(FakeJob):
@@ -441,3 +720,20 @@ class Undead(FakeJob):
 class TestUndead(OnFake):
     breaks = "test_stop_ends_the_job_once"
     job_type = Undead
+
+
+class WorksOn(FakeJob):
+    """Is not paid for any more when it was stopped, but goes on."""
+
+    def tick(self) -> None:
+        stopped, self.stopped = self.stopped, False
+        core_s, memory_mib_s = self.core_s, self.memory_mib_s
+        super().tick()
+        self.stopped = stopped
+        if stopped:
+            self.core_s, self.memory_mib_s = core_s, memory_mib_s
+
+
+class TestWorksOn(OnFake):
+    breaks = "test_stop_ends_the_job_once"
+    job_type = WorksOn

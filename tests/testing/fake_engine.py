@@ -58,6 +58,7 @@ class FakeJob:
         self.outcomes: dict[str, ChangeOutcome] = {}
         self.profiles: dict[str, ProfileOutcome] = {}
         self.core_s = 0.0
+        self.memory_mib_s = 0.0
         self.profiling_core_s = 0.0
         self.new: list[Observation] = []
 
@@ -76,6 +77,7 @@ class FakeJob:
 
     def spend(self) -> None:
         self.core_s += self.configuration.total_cores
+        self.memory_mib_s += self.configuration.total_memory_mib
 
     def finish(self, request: ChangeRequest) -> None:
         self.pending = None
@@ -157,8 +159,8 @@ class FakeJob:
                 configuration=candidate,
                 input_rate_per_s=RATE_PER_S,
                 processed_rate_per_s=RATE_PER_S,
-                latency_p50_s=None,
-                latency_p95_s=None,
+                latency_p50_s=0.4,
+                latency_p95_s=0.5,
                 busy_share=None,
             )
             for candidate in request.candidates
@@ -178,7 +180,7 @@ class FakeJob:
 
     def meter(self) -> Meter:
         return {
-            Purpose.EXECUTORS: Usage(core_s=self.core_s),
+            Purpose.EXECUTORS: Usage(core_s=self.core_s, memory_mib_s=self.memory_mib_s),
             Purpose.PROFILING: Usage(core_s=self.profiling_core_s),
         }
 

@@ -1,5 +1,5 @@
 """`python -m tidewise.cli` is `tidewise`."""
 
-from tidewise.cli.app import main
+from tidewise.cli import main
 
 main()

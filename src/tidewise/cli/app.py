@@ -6,7 +6,7 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich.markup import escape
@@ -18,11 +18,11 @@ from tidewise.cli.summary import summary_rows
 from tidewise.core import TidewiseError
 from tidewise.experiments import DEMO_PLAN, Experiment, Run, compare, find_runs, run_experiment
 from tidewise.policies import describe
-from tidewise.report import terminal_table, write_report
+from tidewise.report import headlines, terminal_table, write_report
 from tidewise.workload import describe_loads
 
 app = typer.Typer(
-    no_args_is_help=True,
+    invoke_without_command=True,
     rich_markup_mode="rich",
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -43,22 +43,25 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Keep streaming jobs at their promised latency and recovery time for the least money.
 
-    tidewise demo                         a day of load in seconds, tuned by each policy
+    tidewise demo                    a day of load, tuned by each policy
 
-    tidewise experiment plan.toml         compare policies on the same load and faults
+    tidewise experiment plan.toml    compare policies on the same load
 
-    tidewise report runs/my-plan          tables and figures of any runs, as one page
+    tidewise report runs/mine        tables and figures of any runs
 
-    tidewise policies                     what can decide, and its settings
+    tidewise policies                what can decide, with its settings
 
-    tidewise loads                        what a job can be given to do, and its settings
+    tidewise loads                   what a plan can load a job with
     """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command()
@@ -162,7 +165,10 @@ def _show(runs: list[Run], *, report: Path, json: bool, title: str | None = None
     for scenario in dict.fromkeys(aggregate.scenario for aggregate in aggregates):
         simulated = f"simulated with profile {scenario.profile}" if scenario.profile else f"on {scenario.engine}"
         rows = [aggregate for aggregate in aggregates if aggregate.scenario == scenario]
-        screen.print(terminal_table(rows, title=f"{scenario.load} ({simulated})"))
+        screen.print(terminal_table(rows, title=f"{scenario.load} ({simulated})", width=screen.width))
+        for sentence in headlines(rows):
+            screen.print(sentence, highlight=False, markup=False)
+        screen.print()
     screen.print(f"The report: [bold]{escape(str(report))}[/bold]", soft_wrap=True)
 
 
@@ -176,19 +182,42 @@ def _free_folder(wanted: Path) -> Path:
     return wanted.with_name(f"{wanted.name}-{number}")
 
 
-def main() -> None:
-    """Run the command line; whatever the user can mend is one sentence on standard error and exit code 2."""
+def run() -> int:
+    """Run the command line and answer its exit code; whatever the user can mend is one sentence on standard error."""
     try:
-        app()
+        # Not in the standalone mode: that answers wrong options with a box, and exceptions with a page.
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
     except TidewiseError as error:
-        console_errors(f"tidewise: {error}")
-        sys.exit(BAD_INPUT)
-    except BrokenPipeError:
+        return _say(str(error))
+    except _USAGE_ERROR as error:
+        return _say(f"{str(error).rstrip('.')}; see tidewise --help")
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except SystemExit as ended:
         # Somebody read only the beginning of the output (`| head`): nothing is wrong.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        _drop_output()
+        return 0
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        _drop_output()
+        return _say(f"the output cannot be written: {error.strerror}")
+    return code if isinstance(code, int) else 0
 
 
-def console_errors(sentence: str) -> None:
-    """One sentence on standard error, unadorned."""
-    sys.stderr.write(sentence + "\n")
+_USAGE_ERROR: type[Exception] = cast("type[Exception]", typer.BadParameter.__base__)
+# Typer shows this class, by which it tells of wrong options, only as the base of another.
+
+
+def _say(sentence: str) -> int:
+    """One sentence on one line, and the exit code that goes with it."""
+    sys.stderr.write(f"tidewise: {' '.join(sentence.split())}\n")
+    return BAD_INPUT
+
+
+def _drop_output() -> None:
+    """Nobody reads what is still in the buffer; without this Python would complain when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

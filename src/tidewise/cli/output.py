@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -16,10 +19,29 @@ BAD_INPUT = 2
 """The exit code for everything the user can mend."""
 
 
+class _Trimmed(io.TextIOBase):
+    """Standard output without the spaces that a table has at the end of its lines."""
+
+    def __init__(self) -> None:
+        self._line = ""
+
+    def write(self, text: str) -> int:
+        *whole, self._line = (self._line + text).split("\n")
+        for line in whole:
+            sys.stdout.write(line.rstrip() + "\n")
+        return len(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
 def console() -> Console:
-    """Where people read; wide enough for a table where the output is not a terminal."""
+    """Where people read; where the output is not a terminal, as wide as asked for by COLUMNS, or wide enough."""
     plain = Console()
-    return plain if plain.is_terminal else Console(width=max(plain.width, 140))
+    if plain.is_terminal:
+        return plain
+    wide = int(os.environ["COLUMNS"]) if os.environ.get("COLUMNS", "").isdigit() else 160
+    return Console(width=wide, file=cast("TextIO", _Trimmed()))
 
 
 def print_json(value: object) -> None:
@@ -38,9 +60,9 @@ def experiment_progress(*, quiet: bool) -> Iterator[Callable[[ExperimentProgress
         seen: set[str] = set()
 
         def say(progress: ExperimentProgress) -> None:
-            if progress.run not in seen:
-                seen.add(progress.run)
-                errors.print(f"run {progress.done_runs + 1} of {progress.total_runs}: {progress.run}", highlight=False)
+            if progress.sentence not in seen:
+                seen.add(progress.sentence)
+                errors.print(progress.sentence, highlight=False)
 
         yield say
         return
@@ -51,6 +73,6 @@ def experiment_progress(*, quiet: bool) -> Iterator[Callable[[ExperimentProgress
 
         def show(progress: ExperimentProgress) -> None:
             done = progress.done_runs + progress.run_share
-            bar.update(task, description=progress.run, total=progress.total_runs, completed=done)
+            bar.update(task, description=progress.run or progress.sentence, total=progress.total_runs, completed=done)
 
         yield show

@@ -21,6 +21,8 @@ from tidewise.core import (
 )
 
 _MESSAGE_CHARACTERS = 500
+_FORECAST_DIGITS = 4
+"""More than any forecast knows; all digits would make forecasts most of a journal."""
 
 
 class Consultant:
@@ -75,9 +77,16 @@ class Consultant:
         if self._forecaster is None:
             return None
         try:
-            return self._forecaster.forecast(horizon_s=self._horizon_s, step_s=self._step_s)
+            forecast = self._forecaster.forecast(horizon_s=self._horizon_s, step_s=self._step_s)
         except NotReadyError:
             return None
+        # Rounded here, not in the journal: the policy decides on what is written down.
+        paths_per_s = tuple(tuple(map(_rounded, path)) for path in forecast.paths_per_s)
+        return replace(forecast, paths_per_s=paths_per_s)
+
+
+def _rounded(rate_per_s: float) -> float:
+    return float(f"{rate_per_s:.{_FORECAST_DIGITS}g}")
 
 
 def _message(error: Exception) -> str:

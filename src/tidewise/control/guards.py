@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tidewise.control.bars import barring
 from tidewise.control.review import Alter, Facts, Guard, Proposal, Veto
 from tidewise.core import ImpossibleChangeError, JobStatus, Origin, Reason, format_duration, format_memory
 
@@ -187,7 +188,7 @@ class LargestStepGuard:
 
 @dataclass(frozen=True, slots=True)
 class NoChangeGuard:
-    """A change to what runs already is none."""
+    """A change to what is in place already is none."""
 
     name: ClassVar[str] = "no-change"
     binds: ClassVar[frozenset[Origin]] = EVERYONE
@@ -195,7 +196,7 @@ class NoChangeGuard:
     def look(self, proposal: Proposal, _facts: Facts) -> Veto | None:
         if proposal.target != proposal.source:
             return None
-        sentence = f"Nothing is left to change: {proposal.source} runs already."
+        sentence = f"Nothing is left to change: {proposal.source} is in place already."
         return Veto(reason=Reason(code="no-change", sentence=sentence))
 
 
@@ -217,18 +218,25 @@ class PossibleGuard:
 
 @dataclass(frozen=True, slots=True)
 class BarredGuard:
-    """A target that went wrong is left alone for a while."""
+    """A target that went wrong is left alone for a while, and so is what gives no more where that was too little."""
 
     name: ClassVar[str] = "barred"
     binds: ClassVar[frozenset[Origin]] = POLICY_ONLY
 
     def look(self, proposal: Proposal, facts: Facts) -> Veto | None:
-        until_s = facts.barred_until_s.get(proposal.target)
-        if until_s is None or facts.now_s >= until_s:
+        rate_per_s = None if facts.latest is None else facts.latest.input_rate_per_s
+        found = barring(facts.bars, proposal.target, source=proposal.source, rate_per_s=rate_per_s, now_s=facts.now_s)
+        if found is None:
             return None
-        left = format_duration(until_s - facts.now_s)
-        sentence = f"A change to {proposal.target} went wrong not long ago; it may be tried again in {left}."
-        return Veto(reason=Reason(code="barred", sentence=sentence, evidence={"until_s": until_s}))
+        barred, bar = found
+        left = format_duration(bar.until_s - facts.now_s)
+        sentence = f"A change to {barred} went wrong not long ago; it may be tried again in {left}."
+        if barred != proposal.target:
+            sentence = (
+                f"{proposal.target} gives no more than {barred}, which was too little; it may be tried in {left}."
+            )
+        evidence = {"until_s": bar.until_s, "too_little_at_per_s": bar.too_little_at_per_s}
+        return Veto(reason=Reason(code="barred", sentence=sentence, evidence=evidence))
 
 
 @dataclass(frozen=True, slots=True)

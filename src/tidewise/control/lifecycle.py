@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidewise.core import ChangeRequest
+from tidewise.control.probation import Probation
+from tidewise.core import ChangeRequest, Configuration
 
 
 class Phase(StrEnum):
@@ -71,10 +72,12 @@ class Change:
     phase: Phase = Phase.REQUESTED
     kept_before: bool = False
     """Whether the promise was known to be kept when the change was requested."""
-    finished_at_s: float | None = None
-    """When it was applied, failed or expired; None while it is on."""
-    broken_in_a_row: int = 0
-    """How many of the latest judged reports broke the promise, without one in between that kept it."""
+    backlog_before: float = 0.0
+    """What waited when the change was requested."""
+    ran_before: Configuration | None = None
+    """What ran when it was requested: the source, or less where the engine was replacing executors."""
+    probation: Probation | None = None
+    """Since it was applied; None before, and where it never was."""
 
     @property
     def on(self) -> bool:

@@ -8,9 +8,10 @@ from typing import Any
 from tidewise.control.commands import ApplyChange, Command, Handled, Input, StartProfile
 from tidewise.control.consult import Consultant
 from tidewise.control.guards import GUARDS, too_old
-from tidewise.control.lifecycle import Phase
+from tidewise.control.lifecycle import Change, Phase
 from tidewise.control.profiling import review_profile
 from tidewise.control.review import Facts, Guard, Proposal, Review, review
+from tidewise.control.rollback import promise_broken, way_back
 from tidewise.control.settings import GuardSettings, LoopSettings
 from tidewise.control.state import State
 from tidewise.core import (
@@ -139,7 +140,7 @@ class Loop:
         due = [last_s + self._settings.decide_every_s]
         if state.change is not None and state.change.on:
             due.append(state.change.request.deadline_s)
-        elif state.override is not None and not state.override.carried_out:
+        elif state.override is not None and not state.override_in_force:
             due.append(state.override.next_attempt_at_s)
         if state.profile is not None:
             due.append(state.profile.deadline_s)
@@ -150,35 +151,27 @@ class Loop:
     def _take_report(self, event: Reported) -> None:
         self._emit(event)
         self._learn(event)
-        change = self.state.change
-        # Equal, not above: where the rollback was refused, further reports do not ask for it again.
-        if (
-            change is None
-            or change.phase is not Phase.ON_PROBATION
-            or change.broken_in_a_row != self._settings.broken_reports
-            or self.state.latest is not event.observation
-        ):
-            return
-        if change.kept_before and not change.request.source.takes_less_than(change.request.target):
-            sentence = (
-                f"The latency promise was kept before the change and is broken in {change.broken_in_a_row} reports "
-                "in a row since, so the job goes back to where it was."
-            )
-            self._roll_back(event.at_s, Reason(code="promise-broken", sentence=sentence))
+        broken = promise_broken(self.state)
+        if broken is not None and self.state.latest is event.observation:
+            self._roll_back(event.at_s, broken)
 
     def _take_outcome(self, event: ChangeFinished) -> None:
         was_on = self._is_on(event.outcome.request_id)
         self._emit(event)
         if not was_on:
             return
-        request = self._request()
-        if event.outcome.status is ChangeStatus.FAILED and event.outcome.configuration != request.source:
-            sentence = f"The change failed half-way, with {event.outcome.configuration} running: {event.outcome.detail}"
+        change, runs = self._change(), event.outcome.configuration
+        if event.outcome.status is ChangeStatus.FAILED and runs not in {change.request.source, change.ran_before}:
+            sentence = f"The change failed half-way, with {runs} running: {event.outcome.detail}"
             self._roll_back(event.at_s, Reason(code="change-failed", sentence=sentence))
         self._pursue_override(event.at_s)
 
     def _take_override(self, event: Overridden) -> None:
         self._emit(event)
+        if self.state.override_in_force:
+            sentence = f"{event.by} wants {event.target}, which is in place already."
+            keep = Keep(reason=Reason(code="operator-override", sentence=sentence))
+            self._emit(Decided(at_s=event.at_s, origin=Origin.OPERATOR, decision=keep))
         self._pursue_override(event.at_s)
 
     def _take_tick(self, event: Ticked) -> None:
@@ -202,13 +195,13 @@ class Loop:
             self._end_overdue(now_s)
         elif (
             change.phase is Phase.ON_PROBATION
-            and change.finished_at_s is not None
-            and now_s >= change.finished_at_s + self._settings.probation_s
+            and change.probation is not None
+            and now_s >= change.probation.until_s(self._settings)
         ):
             self._emit(ChangeSettled(at_s=now_s, request_id=change.request.request_id))
 
     def _end_overdue(self, now_s: float) -> None:
-        request = self._request()
+        request = self._change().request
         observed = self.state.observed or request.source
         if observed == request.target:
             outcome = ChangeOutcome(
@@ -226,51 +219,37 @@ class Loop:
         self._roll_back(now_s, Reason(code="change-expired", sentence=sentence))
 
     def _roll_back(self, now_s: float, reason: Reason) -> None:
-        undone, observed = self._request(), self.state.observed
-        if undone.origin is Origin.ROLLBACK:
-            return  # The way back is not taken back: two configurations would take turns for ever.
-        if undone.origin is Origin.OPERATOR and self.state.override is not None:
-            return  # A person said so: it is tried again after a back-off, until it is lifted.
-        # Where the source runs, the engine may still be leaving it for the target.
-        source = undone.target if observed is None or observed == undone.source else observed
-        if undone.source.takes_less_than(source) and not self._known_to_be_kept(now_s):
-            sentence = (
-                f"{reason.sentence} But {undone.source} is less than {source}, and nothing is taken from a job "
-                "while its promise is broken or not known to be kept."
-            )
-            withheld = Keep(reason=Reason(code="rollback-withheld", sentence=sentence, evidence=reason.evidence))
-            self._emit(Decided(at_s=now_s, origin=Origin.ROLLBACK, decision=withheld))
+        way = way_back(
+            self.state,
+            self._change(),
+            reason,
+            now_s=now_s,
+            space=self._space,
+            known_within_s=self._guard_settings.down_within_s,
+        )
+        if way is None:
             return
-        decision = Reconfigure(target=undone.source, reason=reason)
-        self._propose(now_s, Origin.ROLLBACK, decision, source=source, undoes=undone.request_id)
-
-    def _known_to_be_kept(self, now_s: float) -> bool:
-        latest, within_s = self.state.latest, self._guard_settings.down_within_s
-        if latest is None or (within_s is not None and now_s - latest.time_s > within_s):
-            return False
-        return not self.state.promises.broken_by(latest)
+        if isinstance(way.decision, Keep):
+            self._emit(Decided(at_s=now_s, origin=Origin.ROLLBACK, decision=way.decision))
+        else:
+            self._propose(now_s, Origin.ROLLBACK, way.decision, source=way.source, undoes=way.undoes)
 
     def _pursue_override(self, now_s: float) -> None:
-        override, observed = self.state.override, self.state.observed
-        if override is None or override.carried_out or observed is None:
+        override, intended = self.state.override, self.state.intended
+        if override is None or intended is None or self.state.override_in_force:
             return
         if self.state.requested is not None or now_s < override.next_attempt_at_s:
             return
-        if observed == override.target:
-            sentence = f"{override.by} wants {observed}, which runs already."
-            keep = Keep(reason=Reason(code="operator-override", sentence=sentence))
-            self._emit(Decided(at_s=now_s, origin=Origin.OPERATOR, decision=keep))
-            return
         sentence = f"{override.by} wants {override.target}, whatever the policy says."
         reason = Reason(code="operator-override", sentence=sentence, evidence={"by": override.by})
-        self._propose(now_s, Origin.OPERATOR, Reconfigure(target=override.target, reason=reason), source=observed)
+        self._propose(now_s, Origin.OPERATOR, Reconfigure(target=override.target, reason=reason), source=intended)
 
     # Decisions.
 
     def _decide(self, now_s: float) -> None:
-        observed, facts = self.state.observed, self._facts(now_s)
+        observed, intended, facts = self.state.observed, self.state.intended, self._facts(now_s)
         blind = _blind(facts)
-        if blind is not None or observed is None:
+        if blind is not None or observed is None or intended is None:
             reason = blind or Reason(code="no-data", sentence="What runs is not known yet, so the job is left alone.")
             self._emit(Decided(at_s=now_s, origin=Origin.POLICY, decision=Keep(reason=reason)))
             return
@@ -278,6 +257,7 @@ class Loop:
             now_s=now_s,
             history=tuple(self.state.history),
             observed=observed,
+            intended=intended,
             requested=self.state.requested,
             last_change_finished_at_s=self.state.last_change_finished_at_s,
             forecast=None,
@@ -288,9 +268,9 @@ class Loop:
         )
         decision, forecast = self._consultant.decide(situation)
         if isinstance(decision, Reconfigure):
-            self._propose(now_s, Origin.POLICY, decision, source=observed, forecast=forecast)
+            self._propose(now_s, Origin.POLICY, decision, source=intended, forecast=forecast)
         elif isinstance(decision, Profile):
-            self._propose_profile(now_s, decision, facts, observed=observed, forecast=forecast)
+            self._propose_profile(now_s, decision, facts, intended=intended, forecast=forecast)
         else:
             self._emit(Decided(at_s=now_s, origin=Origin.POLICY, decision=decision, forecast=forecast))
 
@@ -333,10 +313,10 @@ class Loop:
             return Review(target=proposal.target, cost=None, verdicts=(veto,))
 
     def _propose_profile(
-        self, now_s: float, decision: Profile, facts: Facts, *, observed: Configuration, forecast: Forecast | None
+        self, now_s: float, decision: Profile, facts: Facts, *, intended: Configuration, forecast: Forecast | None
     ) -> None:
         on = self.state.profile
-        verdicts = review_profile(decision, facts, observed=observed, profile_on=None if on is None else on.request_id)
+        verdicts = review_profile(decision, facts, intended=intended, profile_on=None if on is None else on.request_id)
         self._emit(Decided(at_s=now_s, origin=Origin.POLICY, decision=decision, verdicts=verdicts, forecast=forecast))
         if verdicts:
             return
@@ -372,10 +352,10 @@ class Loop:
         change = self.state.change
         return change is not None and change.on and change.request.request_id == request_id
 
-    def _request(self) -> ChangeRequest:
+    def _change(self) -> Change:
         if self.state.change is None:
             raise LookupError("no change was ever requested")
-        return self.state.change.request
+        return self.state.change
 
     def _facts(self, now_s: float) -> Facts:
         state = self.state
@@ -386,7 +366,7 @@ class Loop:
             paused_by=state.paused_by,
             overridden_by=None if state.override is None else state.override.by,
             last_change_finished_at_s=state.last_change_finished_at_s,
-            barred_until_s={target: bar.until_s for target, bar in state.bars.items()},
+            bars=state.bars,
             space=self._space,
             settings=self._guard_settings,
         )

@@ -10,18 +10,18 @@ _GUARDS = (PausedGuard(), OverrideGuard(), FreshDataGuard())
 
 
 def review_profile(
-    decision: Profile, facts: Facts, *, observed: Configuration, profile_on: str | None
+    decision: Profile, facts: Facts, *, intended: Configuration, profile_on: str | None
 ) -> tuple[GuardVerdict, ...]:
     """The veto against a profile, or nothing.
 
     Candidates are measured as they are or not at all: a result for an altered one would answer another question.
     """
-    proposal = Proposal(origin=Origin.POLICY, source=observed, target=observed)
+    proposal = Proposal(origin=Origin.POLICY, source=intended, target=intended)
     for guard in _GUARDS:
         answer = guard.look(proposal, facts)
         if answer is not None:
             return (GuardVerdict(guard=guard.name, verdict=Verdict.VETO, reason=answer.reason),)
-    veto = _one_profile(profile_on) or _bounds(decision, facts) or _quota(decision, facts, observed=observed)
+    veto = _one_profile(profile_on) or _bounds(decision, facts) or _quota(decision, facts, intended=intended)
     return () if veto is None else (veto,)
 
 
@@ -44,9 +44,9 @@ def _bounds(decision: Profile, facts: Facts) -> GuardVerdict | None:
     return None
 
 
-def _quota(decision: Profile, facts: Facts, *, observed: Configuration) -> GuardVerdict | None:
+def _quota(decision: Profile, facts: Facts, *, intended: Configuration) -> GuardVerdict | None:
     # All copies run at once, and the job beside them.
-    everything = (observed, *decision.candidates)
+    everything = (intended, *decision.candidates)
     cores = sum(each.total_cores for each in everything)
     memory_mib = sum(each.total_memory_mib for each in everything)
     if facts.fits_quota(cores=cores, memory_mib=memory_mib):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from tidewise.control.bars import Bar
 from tidewise.control.settings import GuardSettings
 from tidewise.core import (
     ChangeCost,
@@ -26,7 +27,7 @@ class Proposal:
 
     origin: Origin
     source: Configuration
-    """What runs."""
+    """What is meant to run now."""
     target: Configuration
     mechanism: Mechanism | None = None
     """How; None leaves it to the engine's order of preference."""
@@ -44,7 +45,8 @@ class Facts:
     paused_by: str | None
     overridden_by: str | None
     last_change_finished_at_s: float | None
-    barred_until_s: Mapping[Configuration, float]
+    bars: Mapping[Configuration, Bar]
+    """The targets that went wrong."""
     space: ConfigurationSpace
     settings: GuardSettings
 

@@ -110,11 +110,18 @@ class LoopSettings:
     deadline_factor: float = 3.0
     """How many times the mechanism's known duration a change may take, where that is more."""
     probation_s: float = 300.0
-    """How long after its end a change is watched."""
+    """How long after its end a change is watched; longer by what a longer grace and disturbances take."""
     grace_s: float = 60.0
-    """How much of the probation is not judged: the job works off what the change itself has delayed."""
-    broken_reports: int = 3
-    """How many reports in a row have to break a promise that was kept before the change is taken back."""
+    """How much of the probation at least is not judged, and how long is not after a failure: the job catches up."""
+    grace_factor: float = 2.0
+    """How many times as long as the change itself took it is not judged, where that is more."""
+    catch_up_s: float = 1800.0
+    """A job whose backlog goes down so fast that it will be gone within this time is catching up, and not judged."""
+    broken_reports: int | None = 3
+    """How many reports in a row have to break a promise that was kept before the change is taken back.
+    None: it never is. Changes that fail half-way or miss their deadline are taken back all the same."""
+    shortfall_s: float = 600.0
+    """How long executors may be missing, which the engine replaces by itself, before they count as gone."""
     back_off_s: float = 300.0
     """How long the target of a change that went wrong is barred; doubles with every further time."""
     back_off_most_s: float = 14_400.0
@@ -135,16 +142,19 @@ class LoopSettings:
             "forecast_step_s",
             "deadline_minimum_s",
             "probation_s",
+            "catch_up_s",
             "back_off_s",
         ):
             require_finite(name, getattr(self, name), above=0.0)
         require_finite("deadline_factor", self.deadline_factor, least=1.0)
         require_finite("profile_deadline_factor", self.profile_deadline_factor, least=1.0)
-        require_finite("grace_s", self.grace_s, least=0.0)
+        for name in ("grace_s", "grace_factor", "shortfall_s"):
+            require_finite(name, getattr(self, name), least=0.0)
         require(self.grace_s < self.probation_s, "grace_s must be shorter than probation_s: nothing would be judged")
         require_finite("back_off_most_s", self.back_off_most_s, least=self.back_off_s)
         for name in ("broken_reports", "profiles_kept", "observations_kept", "bars_kept"):
-            require(getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}")
+            count = getattr(self, name)
+            require(count is None or count >= 1, f"{name} must be at least 1, not {count}")
 
     def back_off_after_s(self, times: int) -> float:
         """How long to wait after something has gone wrong this many times in a row."""

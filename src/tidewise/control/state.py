@@ -7,23 +7,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tidewise.control.bars import Bar, add_bar, forgive
 from tidewise.control.lifecycle import EDGES, Change, Phase, Step
+from tidewise.control.probation import Probation
 from tidewise.control.settings import LoopSettings
 from tidewise.core import (
     ChangeExpired,
     ChangeFinished,
+    ChangeRequest,
     ChangeRequested,
     ChangeSettled,
     ChangeStatus,
     Configuration,
     ControllerStarted,
     Decided,
+    JobStatus,
     JournalEvent,
-    Keep,
     Observation,
     Origin,
     Overridden,
     OverrideLifted,
+    Parameter,
     Paused,
     ProfileExpired,
     ProfileFinished,
@@ -45,20 +49,12 @@ class Override:
     target: Configuration
     request_id: str | None = None
     """The latest request that is to bring it about; None before the first."""
-    carried_out: bool = False
+    granted: Configuration | None = None
+    """What bounds and quota made of the target when it was last looked at."""
     attempts: int = 0
     """How often it was refused, failed or expired."""
     next_attempt_at_s: float
     """Not tried again before this time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """A target that went wrong."""
-
-    until_s: float
-    times: int
-    """How often in a row."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,6 +71,10 @@ class State:
     observed: Configuration | None = None
     """What runs, as the engine last told it; None before it said anything."""
     observed_at_s: float | None = None
+    intended: Configuration | None = None
+    """What is meant to run: `observed`, with the executors that the engine is replacing; see `Situation`."""
+    short_since_s: float | None = None
+    """Since when executors of `intended` have been missing; None while none are."""
     change: Change | None = None
     """The latest change, ended or not."""
     profile: ProfileRequest | None = None
@@ -118,6 +118,12 @@ class State:
         return self.change.request.target if self.change is not None and self.change.on else None
 
     @property
+    def override_in_force(self) -> bool:
+        """Whether what a person wants is in place, but for executors that the engine is replacing."""
+        override = self.override
+        return override is not None and not self.requested and self.intended == (override.granted or override.target)
+
+    @property
     def latest(self) -> Observation | None:
         return self.history[-1] if self.history else None
 
@@ -128,12 +134,30 @@ class State:
             applier(event)
 
     def _controller_started(self, event: ControllerStarted) -> None:
-        self._observe(event.configuration, event.at_s)
+        if self._observe(event.configuration, event.at_s):
+            self._mean(event.configuration, event.at_s)
 
-    def _observe(self, configuration: Configuration, at_s: float) -> None:
-        # A report that was long under way must not hide what the engine has told since.
-        if self.observed_at_s is None or at_s >= self.observed_at_s:
-            self.observed, self.observed_at_s = configuration, at_s
+    def _observe(self, configuration: Configuration, at_s: float) -> bool:
+        """Whether this is news: a report that was long under way must not hide what the engine has told since."""
+        if self.observed_at_s is not None and at_s < self.observed_at_s:
+            return False
+        self.observed, self.observed_at_s = configuration, at_s
+        return True
+
+    def _mean(self, runs: Configuration, at_s: float) -> None:
+        """Find out what is meant to run from what runs."""
+        change = self.change
+        if change is not None and change.on:
+            return  # What is seen on the way is nobody's intention.
+        arrived_late = (
+            change is not None and change.phase in {Phase.FAILED, Phase.EXPIRED} and runs == change.request.target
+        )
+        if self.intended is None or arrived_late or not _lacks_executors(runs, self.intended):
+            self.intended, self.short_since_s = runs, None
+        elif self.short_since_s is None:
+            self.short_since_s = at_s
+        elif at_s - self.short_since_s >= self.settings.shortfall_s:
+            self.intended, self.short_since_s = runs, None
 
     def _reported(self, event: Reported) -> None:
         observation, latest = event.observation, self.latest
@@ -146,32 +170,39 @@ class State:
         self.history.append(observation)
         while self.history[0].time_s < observation.time_s - self.history_s:
             self.history.popleft()
-        self._observe(observation.configuration, observation.time_s)
-        self._judge(observation)
-
-    def _judge(self, observation: Observation) -> None:
+        self._learn_what_runs(observation)
         change = self.change
-        if change is None or change.phase is not Phase.ON_PROBATION or change.finished_at_s is None:
+        if change is not None and change.phase is Phase.ON_PROBATION and change.probation is not None:
+            probation = change.probation.after(
+                observation, intended=self.intended, promises=self.promises, settings=self.settings
+            )
+            self.change = replace(change, probation=probation)
+
+    def _learn_what_runs(self, observation: Observation) -> None:
+        # A window that began before a change had ended may still show what ran then: the engine has told since.
+        told_s = self.last_change_finished_at_s
+        if told_s is not None and observation.time_s - observation.window_s < told_s:
             return
-        if observation.time_s - observation.window_s < change.finished_at_s + self.settings.grace_s:
+        if not self._observe(observation.configuration, observation.time_s):
             return
-        if observation.time_s > change.finished_at_s + self.settings.probation_s:
-            return
-        broken = self.promises.broken_by(observation)
-        self.change = replace(change, broken_in_a_row=change.broken_in_a_row + 1 if broken else 0)
+        if observation.status is JobStatus.RUNNING:
+            self._mean(observation.configuration, observation.time_s)
+        else:
+            self.short_since_s = None  # What a job that is down has is no sign of what it will have.
 
     def _decided(self, event: Decided) -> None:
         decision = event.decision
         if isinstance(decision, Reconfigure):
             self.planned = decision.target
         elif event.origin is not Origin.ROLLBACK:
-            self.planned = self.requested or self.observed
+            self.planned = self.requested or self.intended
         if event.origin is Origin.POLICY:
             self.last_decided_at_s = event.at_s
-        elif event.origin is Origin.OPERATOR and self.override is not None:
-            if isinstance(decision, Keep):
-                self.override = replace(self.override, carried_out=True)
-            elif event.vetoed:
+        elif event.origin is Origin.OPERATOR and self.override is not None and isinstance(decision, Reconfigure):
+            altered = [verdict.target for verdict in event.verdicts if verdict.target is not None]
+            self.override = replace(self.override, granted=altered[-1] if altered else decision.target)
+            # As far as bounds and quota let it, it may be in place already: that is no failure.
+            if event.vetoed and not self.override_in_force:
                 self._override_went_wrong(event.at_s)
 
     def _override_went_wrong(self, at_s: float) -> None:
@@ -186,10 +217,15 @@ class State:
         if self.change is not None:
             undone = request.undoes == self.change.request.request_id
             if undone and self.change.phase is Phase.ON_PROBATION:
-                self._bar(self.change.request.target, event.at_s)
+                self._bar(self.change.request, event.at_s, too_little=True)
             self._step(self.change.request.request_id, Step.UNDO if undone else Step.SUPERSEDE)
         kept = latest is not None and not self.promises.broken_by(latest)
-        self.change = Change(request=request, kept_before=kept)
+        self.change = Change(
+            request=request,
+            kept_before=kept,
+            backlog_before=0.0 if latest is None else latest.backlog_records,
+            ran_before=self.observed,
+        )
         self.requests += 1
         if request.origin is Origin.OPERATOR and self.override is not None:
             self.override = replace(self.override, request_id=request.request_id)
@@ -205,45 +241,66 @@ class State:
     def _change_finished(self, event: ChangeFinished) -> None:
         outcome = event.outcome
         applied = outcome.status is ChangeStatus.APPLIED
-        if not self._step(outcome.request_id, Step.APPLY if applied else Step.FAIL):
+        if not self._step(outcome.request_id, Step.APPLY if applied else Step.FAIL) or self.change is None:
             return
-        self._observe(outcome.configuration, outcome.finished_at_s)
-        self._ended(outcome.finished_at_s)
+        # An engine whose clock is ahead must not make what it reports next look old.
+        finished_at_s = min(outcome.finished_at_s, event.at_s)
+        self.last_change_finished_at_s = finished_at_s
+        if applied:
+            self._begin_probation(self.change, finished_at_s, gap_s=outcome.gap_s)
+        # The engine's word on how a change ended goes before any report that it has sent until then.
+        told_s = finished_at_s if self.observed_at_s is None else max(finished_at_s, self.observed_at_s)
+        self._observe(outcome.configuration, told_s)
+        self._mean(outcome.configuration, told_s)
         if not applied:
             self._went_wrong(event.at_s)
         elif self.override is not None and self.override.request_id == outcome.request_id:
-            self.override = replace(self.override, carried_out=True, attempts=0)
+            self._override_carried_out(event.at_s)
+
+    def _begin_probation(self, change: Change, finished_at_s: float, *, gap_s: float) -> None:
+        probation = Probation.begin(
+            since_s=finished_at_s,
+            took_s=max(gap_s, finished_at_s - change.request.requested_at_s),
+            backlog_before=change.backlog_before,
+            settings=self.settings,
+        )
+        self.change = replace(change, probation=probation)
+        self.intended, self.short_since_s = change.request.target, None
+
+    def _override_carried_out(self, at_s: float) -> None:
+        if self.override is None:
+            return
+        if not self.override_in_force:
+            self._override_went_wrong(at_s)
+        else:
+            # Where something outside undoes it, it is brought about again, but not at every report.
+            wait_s = self.settings.back_off_after_s(1)
+            self.override = replace(self.override, attempts=0, next_attempt_at_s=at_s + wait_s)
 
     def _change_expired(self, event: ChangeExpired) -> None:
         if self._step(event.request_id, Step.EXPIRE):
-            self._ended(event.at_s)
+            self.last_change_finished_at_s = event.at_s
             self._went_wrong(event.at_s)
-
-    def _ended(self, at_s: float) -> None:
-        self.last_change_finished_at_s = at_s
-        if self.change is not None:
-            self.change = replace(self.change, finished_at_s=at_s)
 
     def _went_wrong(self, at_s: float) -> None:
         if self.change is None:
             return
         request = self.change.request
         if request.origin is Origin.POLICY:
-            self._bar(request.target, at_s)
+            self._bar(request, at_s, too_little=False)
         elif self.override is not None and self.override.request_id == request.request_id:
             self._override_went_wrong(at_s)
 
-    def _bar(self, target: Configuration, at_s: float) -> None:
-        before = self.bars.get(target)
-        times = 1 if before is None else before.times + 1
-        self.bars[target] = Bar(until_s=at_s + self.settings.back_off_after_s(times), times=times)
-        if len(self.bars) > self.settings.bars_kept:
-            del self.bars[min(self.bars, key=lambda barred: self.bars[barred].until_s)]
+    def _bar(self, request: ChangeRequest, at_s: float, *, too_little: bool) -> None:
+        lacks = too_little and request.target.takes_less_than(request.source)
+        rate_per_s = self.latest.input_rate_per_s if lacks and self.latest is not None else None
+        add_bar(self.bars, request.target, at_s=at_s, too_little_at_per_s=rate_per_s, settings=self.settings)
 
     def _change_settled(self, event: ChangeSettled) -> None:
         if self._step(event.request_id, Step.SETTLE) and self.change is not None:
             # It has shown that it can go well: the next failure counts as the first.
-            self.bars.pop(self.change.request.target, None)
+            rate_per_s = None if self.latest is None else self.latest.input_rate_per_s
+            forgive(self.bars, self.change.request.target, rate_per_s=rate_per_s)
 
     def _profile_requested(self, event: ProfileRequested) -> None:
         self.profile = event.request
@@ -269,3 +326,8 @@ class State:
 
     def _override_lifted(self, _event: OverrideLifted) -> None:
         self.override = None
+
+
+def _lacks_executors(runs: Configuration, meant: Configuration) -> bool:
+    """Whether executors are all that is missing."""
+    return runs.executors < meant.executors and runs.differs_from(meant) == {Parameter.EXECUTORS}

@@ -123,7 +123,11 @@ class Situation:
     history: Sequence[Observation]
     """The observations of the policy's `history_s`, oldest first; never empty."""
     observed: Configuration
-    """What runs."""
+    """What runs; may lack executors that the engine is replacing by itself."""
+    intended: Configuration
+    """What is meant to run: where the last change led, or what the first controller found. The number to count from
+    when scaling, as Kubernetes counts replicas: to ask for executors that are only being replaced is to ask twice.
+    What runs takes its place where it differs in more than missing executors, or where they stay missing."""
     requested: Configuration | None
     """Where a change that is on leads; None while none is on."""
     last_change_finished_at_s: float | None

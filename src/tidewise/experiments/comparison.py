@@ -43,6 +43,7 @@ class Scenario:
     """What runs must have in common to be compared."""
 
     load: str
+    """Its name; with its digest where another load of the same name is among the runs."""
     engine: str
     profile: str
     """Empty: a real engine."""
@@ -61,14 +62,22 @@ class Aggregate:
         return spread_of(figure(summary) for summary in self.summaries)
 
 
-def scenario_of(record: RunRecord) -> Scenario:
-    """The scenario that a run belongs to."""
-    return Scenario(load=record.load, engine=record.engine, profile=record.profile or "")
-
-
 def compare(runs: Iterable[Run]) -> tuple[Aggregate, ...]:
-    """Every run against the static one on the same load and seed, gathered by scenario and policy, static first."""
-    ordered = sorted(runs, key=lambda run: (scenario_of(run.record), _policy_order(run.record), run.record.seed))
+    """Every run against the static one on the same load and seed, gathered by scenario and policy, static first.
+
+    Loads of one name that are not the same load (two plans may call theirs alike) are scenarios of their own.
+    """
+    given = list(runs)
+    digests: dict[str, set[str]] = {}
+    for run in given:
+        digests.setdefault(run.record.load, set()).add(_load_digest(run.record))
+
+    def scenario_of(record: RunRecord) -> Scenario:
+        unique = len(digests[record.load]) == 1
+        load = record.load if unique else f"{record.load} (load {_load_digest(record)})"
+        return Scenario(load=load, engine=record.engine, profile=record.profile or "")
+
+    ordered = sorted(given, key=lambda run: (scenario_of(run.record), _policy_order(run.record), run.record.seed))
     baselines: dict[tuple[Scenario, int], Baseline] = {}
     gathered: dict[tuple[Scenario, str], list[Summary]] = {}
     for run in ordered:
@@ -82,6 +91,10 @@ def compare(runs: Iterable[Run]) -> tuple[Aggregate, ...]:
         Aggregate(scenario=scenario, policy=policy, summaries=tuple(summaries))
         for (scenario, policy), summaries in gathered.items()
     )
+
+
+def _load_digest(record: RunRecord) -> str:
+    return record.versions.get("load", "without digest")
 
 
 def _policy_order(record: RunRecord) -> tuple[bool, str]:

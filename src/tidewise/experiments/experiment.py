@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,17 @@ from pathlib import Path
 import numpy as np
 
 from tidewise.core import (
+    REACH,
     BadInputError,
     Configuration,
     ConfigurationSpace,
     InvalidValueError,
     Mechanism,
+    Parameter,
     Policy,
     Prices,
     Promises,
+    format_duration,
 )
 from tidewise.core.readers import did_you_mean
 from tidewise.engines.simulator import SimulatorProfile, load_profile
@@ -25,7 +29,7 @@ from tidewise.experiments.hindsight import Hindsight
 from tidewise.experiments.plan import LoadTable, Plan, PolicyTable, read_plan
 from tidewise.experiments.record import FaultRecord
 from tidewise.experiments.toml_file import line_of
-from tidewise.policies import BestFixed, make_policy
+from tidewise.policies import BestFixed, Static, make_policy
 from tidewise.workload import Load, Rates
 
 
@@ -34,6 +38,8 @@ class Trial:
     """One load with one seed and its failures, the same for every policy."""
 
     load: str
+    load_digest: str
+    """Names these very rates, so that two loads of one name can be told apart."""
     seed: int
     rates_per_s: Rates
     faults: tuple[FaultRecord, ...]
@@ -85,6 +91,7 @@ class Experiment:
     def trials(self) -> Iterator[Trial]:
         """Load by load and seed by seed; BadInputError where no configuration could keep the promises on a load."""
         for index, (table, load) in enumerate(self._loads):
+            digest = _digest(load, self.duration_s)
             for seed in self.plan.seeds:
                 rates = load.rates_per_s(self.duration_s, seed)
                 faults = fault_schedule(self.plan.failures, self.duration_s, seed)
@@ -101,12 +108,22 @@ class Experiment:
                     if not np.any(rates > 0):
                         raise BadInputError(f"the load {table.name!r} is zero in every second")
                     hindsight.refuse_the_impossible(table.name, self.start)
-                yield Trial(load=table.name, seed=seed, rates_per_s=rates, faults=faults, hindsight=hindsight)
+                yield Trial(
+                    load=table.name,
+                    load_digest=digest,
+                    seed=seed,
+                    rates_per_s=rates,
+                    faults=faults,
+                    hindsight=hindsight,
+                )
 
     def policy(self, table: PolicyTable, trial: Trial) -> Policy:
         """The policy of a run; best-fixed looks at the load of this very trial."""
         if table.policy == BestFixed.name:
-            return BestFixed(configuration=trial.hindsight.cheapest())
+            best = trial.hindsight.cheapest()
+            if best is None:
+                raise BadInputError(f"no configuration keeps the promises on the load {trial.load!r}")
+            return BestFixed(configuration=best)
         return make_policy(table.policy, table.settings)
 
     def _check_policy(self, table: PolicyTable) -> None:
@@ -134,6 +151,12 @@ class Experiment:
         with self._at("failures", "every"):
             if failures.every <= 0 or failures.jitter < 0:
                 raise BadInputError("failures need an interval above 0s and a jitter of at least 0s")
+            if failures.jitter > failures.every:
+                raise BadInputError(
+                    f"a jitter of {format_duration(failures.jitter)} is longer than the "
+                    f"{format_duration(failures.every)} from one failure to the next, so they could change places; "
+                    "make it shorter"
+                )
 
     def _at(self, *place: str | int) -> _Where:
         return _Where(self._path, line_of(self._text, place))
@@ -143,6 +166,24 @@ def named_mechanism(policy: Policy) -> Mechanism | None:
     """The mechanism that a policy was told to use; None where it leaves that to the engine."""
     mechanism = getattr(policy, "mechanism", None)
     return mechanism if isinstance(mechanism, Mechanism) else None
+
+
+def changes_the_job(policy: Policy) -> bool:
+    """Whether this policy ever moves a job away from where it started."""
+    return not isinstance(policy, Static | BestFixed)
+
+
+def deployed_for(policy: Policy, space: ConfigurationSpace) -> Mechanism | None:
+    """The mechanism that carries this policy's changes of executors; None where nobody changes the job."""
+    if not changes_the_job(policy):
+        return None
+    able = (cost.mechanism for cost in space.changes if Parameter.EXECUTORS in REACH[cost.mechanism])
+    return named_mechanism(policy) or next(able, None)
+
+
+def _digest(load: Load, duration_s: int) -> str:
+    # Rounded: the last bits of a float are no other load.
+    return hashlib.sha256(load.rates_per_s(duration_s, 0).round(6).tobytes()).hexdigest()[:12]
 
 
 class _Where:

@@ -32,7 +32,7 @@ from tidewise.engines.simulator.profile import (
 )
 from tidewise.engines.simulator.profile_file import profile_to_toml
 from tidewise.experiments.fixed_run import fault_schedule, run_fixed
-from tidewise.experiments.measures import GOOD_FACTOR, good_seconds, recoveries_of
+from tidewise.experiments.measures import GOOD_FACTOR, good_seconds, good_share, recoveries_of
 from tidewise.experiments.plan import FailuresTable
 from tidewise.workload import Noisy, Rates, read_trace
 
@@ -40,7 +40,11 @@ NETWORK_DELAY = "network-delay"
 NETWORK_DELAY_LASTS_S = 30.0
 """As published: one worker's packets are delayed by a minute, for half a minute."""
 STATIC = Configuration(executors=24, memory_mib_per_executor=4096, commit_interval_s=10.0)
-FAILURES = FailuresTable.model_validate({"kind": NETWORK_DELAY, "every": "2700s"})
+FAILURES = FailuresTable.model_validate({"kind": NETWORK_DELAY, "every": "2700s", "jitter": "300s"})
+"""As in bench/plans/paper-ysb.toml."""
+DURATION_S = 64_800
+FAILURE_COUNT = len(fault_schedule(FAILURES, DURATION_S, 1))
+"""The same for every seed."""
 SEEDS = (1, 2, 3)
 
 # The static run of YSB, as published.
@@ -165,8 +169,8 @@ def static_figures(profile: SimulatorProfile, loads: dict[int, Rates]) -> Static
         series, _ = run_fixed(profile=profile, rates_per_s=rates, seed=seed, faults=faults, configuration=STATIC)
         limit_s = GOOD_FACTOR * float(np.nanmedian(series.latency_p50_s))
         good = good_seconds(series, series.latency_p50_s, limit_s)
-        recoveries = [recovery.at_least_s for recovery in recoveries_of(faults, series, good)]
-        shares.append(float(good.mean()))
+        recoveries = [recovery.at_least_s for recovery in recoveries_of(faults, series)]
+        shares.append(good_share(series, series.latency_p50_s, limit_s))
         per_failure.append(float((~good).sum()) / len(faults))
         means.append(float(np.mean(recoveries)))
         longest.append(max(recoveries))
@@ -189,7 +193,7 @@ def make_profile(
 ) -> SimulatorProfile:
     """The profile with these fitted values."""
     half_interval_s = STATIC.commit_interval_s / 2
-    missing_share = 23 * downtime_s / 64_800
+    missing_share = FAILURE_COUNT * downtime_s / DURATION_S
     # The published p99 leaves the seconds without output out, so it lies further out among the others.
     beyond = float(stats.norm.ppf(1.0 - max(0.001, (1.0 - STATIC_GOOD_SHARE - missing_share))))
     return SimulatorProfile(
@@ -248,7 +252,7 @@ def fit_paper_cluster(measured: MeasuredProfiles, loads: dict[int, Rates]) -> Si
     """The whole profile: capacity and latency from the profiles, the failure from the static run's figures."""
     capacity = fit_capacity(measured)
     at_rest_s = float(np.median(measured.latency_s[~measured.bad]))
-    bad_s = (1.0 - STATIC_GOOD_SHARE) * len(next(iter(loads.values()))) / 23
+    bad_s = (1.0 - STATIC_GOOD_SHARE) * DURATION_S / FAILURE_COUNT
 
     def profile(downtime_s: float, spread_share: float, detection_s: float = 20.0) -> SimulatorProfile:
         return make_profile(
@@ -290,7 +294,7 @@ def main() -> None:
     try:
         measured = read_profiles(options.profiles)
         load = Noisy(load=read_trace(options.load), share=0.1)
-        loads = {seed: load.rates_per_s(64_800, seed) for seed in SEEDS}
+        loads = {seed: load.rates_per_s(DURATION_S, seed) for seed in SEEDS}
         profile = fit_paper_cluster(measured, loads)
     except TidewiseError as error:
         sys.stderr.write(f"{error}\n")

@@ -9,17 +9,25 @@ import numpy as np
 from tidewise.core import Configuration, Meter
 from tidewise.engines.simulator import Simulator, SimulatorProfile
 from tidewise.experiments.plan import FailuresTable
-from tidewise.experiments.record import FaultRecord, Series
+from tidewise.experiments.record import FaultRecord
+from tidewise.experiments.series import Series
 from tidewise.workload import Rates
+
+UNBROKEN_END_S = 300.0
+"""Nothing is broken so shortly before the end of a run: its recovery could not be seen."""
 
 
 def fault_schedule(failures: FailuresTable | None, duration_s: int, seed: int) -> tuple[FaultRecord, ...]:
-    """When what breaks; the same for every policy of a seed, and none so late that its recovery could not be seen."""
+    """When what breaks, in order; the same for every policy of a seed, and nothing in the last `UNBROKEN_END_S`.
+
+    As many for every seed: a failure is left out where its jitter might put it that late.
+    """
     if failures is None:
         return ()
     random = np.random.default_rng([seed, 3])
     first_s = failures.every / 2 if failures.first is None else failures.first
-    count = max(0, int((duration_s - first_s - failures.jitter - 1) // failures.every) + 1)
+    latest_s = duration_s - UNBROKEN_END_S - failures.jitter
+    count = max(0, int((latest_s - first_s) // failures.every) + 1)
     times = first_s + failures.every * np.arange(count) + random.uniform(0.0, failures.jitter, count)
     return tuple(FaultRecord(at_s=float(time), kind=failures.kind) for time in times)
 

@@ -2,8 +2,11 @@
 
 Latency is by ARRIVAL: how long the records that arrived in a second waited for their output. ALL seconds count:
 those of failures and changes included, a second whose records were never output as infinitely late, and a second in
-which the job was down as bad in every figure, whatever the wait of its records. Only a second in which nothing arrived
-has no latency: it is good while the job is up, and left out of the percentiles.
+which the job was down as bad in every figure, whatever the wait of its records. Two kinds are not like the others:
+
+- A second in which nothing arrived has no latency: it is good while the job is up, and left out of the percentiles.
+- A second whose records were still waiting when the run ended, for no longer than the limit they are judged by, is
+  neither good nor bad (`undecided`): it is left out of shares and percentiles, as if the run had ended before it.
 """
 
 from __future__ import annotations
@@ -14,19 +17,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidewise.core import Censored, ChangeStatus, Measured, Mechanism, Meter, Origin, Prices, Purpose, Usage, total
-from tidewise.experiments.record import BoolArray, ChangeRecord, FaultRecord, FloatArray, RunRecord, Series
+from tidewise.core import (
+    Censored,
+    ChangeStatus,
+    Measured,
+    Mechanism,
+    Meter,
+    Origin,
+    Prices,
+    Purpose,
+    Usage,
+    recovery_s,
+    total,
+)
+from tidewise.core.recovery import CALM_S
+from tidewise.experiments.record import ChangeRecord, FaultRecord, RunRecord
+from tidewise.experiments.series import BoolArray, FloatArray, Series
 
 GOOD_FACTOR = 2.0
-"""A second is good up to this multiple of the baseline's median latency, a recovery ends at it of what was before."""
-CALM_S = 15
-"""So many good seconds in a row end a recovery, or the aftermath of a change."""
-FELT_WITHIN_S = 120
-"""A failure that shows no bad second within this time was not felt."""
-BEFORE_S = 120
-"""So many up, good seconds before a failure tell what the latency was."""
+"""A second is good up to this multiple of the baseline's median latency."""
 SLOW_RECOVERY_S = 180.0
 """The recovery time that published results are held against."""
+NEW_USUAL_S = 600
+"""A job that has not recovered from a failure for this long has found another latency that is usual for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +121,17 @@ class Summary:
     good_limit_s: float | None
     """Twice the median latency of the baseline, or of the run itself without one; None: no output at all."""
     good_share: float
-    """Of all seconds: median latency within the limit, job up."""
+    """Of all seconds but the undecided: median latency within the limit, job up; 0 where all are undecided."""
     promise_share: float | None
-    """Of all seconds: 95 % of the records within the promised latency, job up; None: no latency was promised."""
+    """The same for 95 % of the records within the promised latency; None: no latency was promised."""
     latency_p50: Percentiles | None
     """Of the seconds' median latencies; None: nothing ever arrived."""
     latency_p95: Percentiles | None
     """Of the seconds' 95th percentiles."""
     never_output_s: int
-    """Seconds whose records were not output before the run ended."""
+    """Seconds whose records were not output before the run ended, the undecided left out."""
+    undecided_s: int
+    """Seconds whose records the end of the run left waiting, within the limit of a good second."""
     down_s: int
     """Seconds in which the job was down, for whatever reason."""
     recoveries: tuple[Recovery, ...]
@@ -190,7 +205,8 @@ def summarise(record: RunRecord, series: Series, baseline: Baseline | None = Non
     limit_s = None if median_s is None else GOOD_FACTOR * median_s
     good = good_seconds(series, series.latency_p50_s, limit_s)
     promised_s = record.promises.latency_p95_s
-    recoveries = recoveries_of(record.faults, series, good)
+    undecided = undecided_seconds(series, series.latency_p50_s, limit_s)
+    recoveries = recoveries_of(record.faults, series)
     return Summary(
         record=record,
         seconds=len(series),
@@ -198,28 +214,33 @@ def summarise(record: RunRecord, series: Series, baseline: Baseline | None = Non
         all_in=_spent(record.meter, record.prices),
         over_baseline=None if comparable is None else _over(record, comparable.meter),
         good_limit_s=limit_s,
-        good_share=float(good.mean()),
-        promise_share=(
-            None if promised_s is None else float(good_seconds(series, series.latency_p95_s, promised_s).mean())
-        ),
+        good_share=good_share(series, series.latency_p50_s, limit_s),
+        promise_share=None if promised_s is None else good_share(series, series.latency_p95_s, promised_s),
         latency_p50=_percentiles(counted_latency_s(series, series.latency_p50_s, limit_s)),
         latency_p95=_percentiles(counted_latency_s(series, series.latency_p95_s, limit_s)),
-        never_output_s=int((np.isnan(series.latency_p50_s) & (series.input_rate_per_s > 0)).sum()),
+        never_output_s=int((np.isinf(waited_s(series, series.latency_p50_s)) & ~undecided).sum()),
+        undecided_s=int(undecided.sum()),
         down_s=int((~series.up).sum()),
         recoveries=recoveries,
-        uses=_uses(record.changes, ~good, recoveries),
+        uses=_uses(record.changes, ~good & ~undecided, recoveries),
     )
 
 
 def counted_latency_s(series: Series, latency_s: FloatArray, limit_s: float | None) -> FloatArray:
-    """The latency of each second as it counts: infinite if never output, and while down not below the good limit.
+    """The latency of each second as it counts: infinite if never output, and while down above the good limit.
 
-    Without the seconds in which nothing arrived.
+    Without the seconds in which nothing arrived, and without the undecided.
     """
-    floor_s = math.inf if limit_s is None else limit_s
+    least_bad_s = math.inf if limit_s is None else np.nextafter(limit_s, math.inf)
     waited = waited_s(series, latency_s)
-    counted = np.where(series.up, waited, np.maximum(waited, floor_s))
-    return counted[~np.isnan(counted)]
+    counted = np.where(series.up, waited, np.maximum(waited, least_bad_s))
+    return counted[~np.isnan(counted) & ~undecided_seconds(series, latency_s, limit_s)]
+
+
+def good_share(series: Series, latency_s: FloatArray, limit_s: float | None) -> float:
+    """Good seconds among all that are decided."""
+    decided = len(series) - int(undecided_seconds(series, latency_s, limit_s).sum())
+    return float(good_seconds(series, latency_s, limit_s).sum()) / decided if decided else 0.0
 
 
 def good_seconds(series: Series, latency_s: FloatArray, limit_s: float | None) -> BoolArray:
@@ -230,43 +251,42 @@ def good_seconds(series: Series, latency_s: FloatArray, limit_s: float | None) -
     return series.up & (np.isnan(waited) | (waited <= limit_s))
 
 
-def recoveries_of(faults: Sequence[FaultRecord], series: Series, good: BoolArray) -> tuple[Recovery, ...]:
-    """From each failure until the latency was back within twice what it had been before, for `CALM_S` in a row.
+def undecided_seconds(series: Series, latency_s: FloatArray, limit_s: float | None) -> BoolArray:
+    """In which seconds the job was up and the records that arrived had not waited too long yet when the run ended."""
+    if limit_s is None:
+        return np.zeros(len(series), dtype=np.bool_)
+    age_s = len(series) - series.second
+    return series.up & np.isinf(waited_s(series, latency_s)) & (age_s <= limit_s)
 
-    What it had been: the median over the last `BEFORE_S` seconds before the failure that were up and good, `good`
-    being those within the limit of the run. A failure may become visible late: recovery ends with the first calm that
-    follows the first second down, or the first bad one where the job does not go down; without a bad second within
-    `FELT_WITHIN_S` the failure was not felt.
+
+def recoveries_of(faults: Sequence[FaultRecord], series: Series) -> tuple[Recovery, ...]:
+    """From each failure until the latency was back to twice what it had been, as `core.recovery_s` defines it.
+
+    The next failure cuts a recovery off, and what it cut off does not tell what was usual: the seconds before the
+    earlier failure do, unless that lies more than `NEW_USUAL_S` back.
     """
-    return tuple(
-        Recovery(fault=fault, took_s=_recovery_s(fault, _next_fault(faults, index, len(series)), series, good))
-        for index, fault in enumerate(faults)
-    )
+    waited = waited_s(series, series.latency_p50_s)
+    recoveries: list[Recovery] = []
+    undisturbed_until = 0
+    for index, fault in enumerate(faults):
+        recovering = bool(recoveries) and isinstance(recoveries[-1].took_s, Censored)
+        if not recovering or fault.at_s - undisturbed_until > NEW_USUAL_S:
+            undisturbed_until = int(fault.at_s)
+        took_s = recovery_s(
+            waited_s=waited,
+            up=series.up,
+            fault_s=fault.at_s,
+            end=_next_fault(faults, index, len(series)),
+            undisturbed_until=undisturbed_until,
+        )
+        recoveries.append(Recovery(fault=fault, took_s=took_s))
+    return tuple(recoveries)
 
 
 def _next_fault(faults: Sequence[FaultRecord], index: int, end: int) -> int:
     """The second in which a recovery is cut off; faults of the same second are one failure."""
     second = int(faults[index].at_s)
     return min([int(later.at_s) for later in faults[index + 1 :] if int(later.at_s) > second], default=end)
-
-
-def _recovery_s(fault: FaultRecord, end: int, series: Series, good: BoolArray) -> Measured:
-    start = int(fault.at_s)
-    known = good[:start] & ~np.isnan(series.latency_p50_s[:start])
-    before_s = series.latency_p50_s[:start][known][-BEFORE_S:]
-    # A job that was never well before has only its own median to come back to.
-    usual_s = float(np.median(before_s)) if before_s.size else _median_latency_s(series)
-    bad = ~good_seconds(series, series.latency_p50_s, None if usual_s is None else GOOD_FACTOR * usual_s)[:end]
-    felt = np.flatnonzero(bad[start : start + FELT_WITHIN_S])
-    if not felt.size:
-        return 0.0 if end - start >= FELT_WITHIN_S else Censored(at_least=0.0)
-    # A stray bad second while the failure is not noticed yet is not its beginning: going down is, where the job does.
-    down = np.flatnonzero(~series.up[start : min(end, start + FELT_WITHIN_S)])
-    calm = _calm_from(bad, start + int(down[0] if down.size else felt[0]))
-    if calm is not None:
-        return calm - fault.at_s
-    # Some calm at the very end may be the recovery, or not: only the time to the last bad second is sure.
-    return Censored(at_least=max(0.0, int(np.flatnonzero(bad)[-1]) + 1 - fault.at_s))
 
 
 def _calm_from(bad: BoolArray, start: int) -> int | None:

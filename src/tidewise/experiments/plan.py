@@ -116,7 +116,8 @@ class FailuresTable(Table):
     first: Duration | None = None
     """Half an interval after the start, if not given."""
     jitter: Duration = 30.0
-    """Each comes up to this much later, by chance of the seed, so that none keeps step with the decisions."""
+    """Each comes up to this much later, by chance of the seed, so that none keeps step with the decisions; at most
+    `every`."""
 
 
 class ControlTable(Table):
@@ -133,10 +134,9 @@ class ControlTable(Table):
     quota_memory: Memory | None = None
 
     def loop_settings(self) -> LoopSettings:
-        never = 1_000_000_000
         defaults = LoopSettings()
         return LoopSettings(
-            decide_every_s=self.decide_every, broken_reports=defaults.broken_reports if self.roll_back else never
+            decide_every_s=self.decide_every, broken_reports=defaults.broken_reports if self.roll_back else None
         )
 
     def guard_settings(self) -> GuardSettings:

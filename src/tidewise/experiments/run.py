@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +25,9 @@ from tidewise.core import (
     Forecast,
     Journal,
     JournalEvent,
-    Policy,
 )
 from tidewise.engines.simulator import Simulator
-from tidewise.experiments.experiment import Experiment, Trial, named_mechanism
+from tidewise.experiments.experiment import Experiment, Trial, changes_the_job, deployed_for
 from tidewise.experiments.fixed_run import series_of
 from tidewise.experiments.plan import PolicyTable
 from tidewise.experiments.record import (
@@ -39,7 +39,7 @@ from tidewise.experiments.record import (
     finish_run,
 )
 from tidewise.forecast import Naive
-from tidewise.policies import BestFixed, Static
+from tidewise.policies import BestFixed
 from tidewise.workload import Rates
 
 FORECAST_SHOWN_S = 600.0
@@ -50,11 +50,18 @@ FORECAST_SHOWN_S = 600.0
 class Progress:
     """How far an experiment is."""
 
-    run: str
+    run: str | None
+    """Which one is on; None: the plan is being checked, and nothing has been written yet."""
     done_runs: int
     total_runs: int
     run_share: float
     """Of the run that is on."""
+
+    @property
+    def sentence(self) -> str:
+        if self.run is None:
+            return "checking the plan"
+        return f"run {self.done_runs + 1} of {self.total_runs}: {self.run}"
 
 
 def run_experiment(
@@ -62,21 +69,22 @@ def run_experiment(
 ) -> list[Run]:
     """Run everything into the folder `home`, where each run appears when it is complete.
 
-    Promises that no configuration can keep are found before the first run on the load in question.
+    Promises that no configuration can keep on one of the loads are found before the first run: nothing is written.
     """
     if home.exists():
         raise BadInputError(f"{home} exists already; remove it, or choose another folder with --out")
     runs: list[Run] = []
-    for trial in experiment.trials():
+
+    def tell(run: str | None, now_s: float) -> None:
+        if progress is not None:
+            share = min(1.0, now_s / experiment.duration_s)
+            progress(Progress(run=run, done_runs=len(runs), total_runs=experiment.run_count, run_share=share))
+
+    tell(None, 0.0)
+    for trial in list(experiment.trials()):
         for table in experiment.plan.policies:
             name = f"{trial.load}-{table.label}-{trial.seed}"
-
-            def told(now_s: float, name: str = name) -> None:
-                if progress is not None:
-                    share = min(1.0, now_s / experiment.duration_s)
-                    progress(Progress(run=name, done_runs=len(runs), total_runs=experiment.run_count, run_share=share))
-
-            told(0.0)
+            tell(name, 0.0)
             runs.append(
                 _run(
                     experiment=experiment,
@@ -84,7 +92,7 @@ def run_experiment(
                     table=table,
                     folder=home / name,
                     created=created,
-                    progress=told,
+                    progress=partial(tell, name),
                 )
             )
     return runs
@@ -100,7 +108,8 @@ def _run(
     progress: Callable[[float], None],
 ) -> Run:
     policy = experiment.policy(table, trial)
-    controlled = _is_controlled(policy)
+    # A job that nobody ever changes needs no controller, and so does not pay for one.
+    controlled = changes_the_job(policy)
     start = policy.configuration if isinstance(policy, BestFixed) else experiment.start
     report_every_s = int(experiment.plan.control.report_every)
     simulator = Simulator(
@@ -109,7 +118,7 @@ def _run(
         seed=trial.seed,
         report_every_s=report_every_s,
         controlled=controlled,
-        deployed_for=named_mechanism(policy),
+        deployed_for=deployed_for(policy, experiment.space),
     )
     job = simulator.launch(start)
     work = begin_run(folder)
@@ -140,6 +149,7 @@ def _run(
             runner.record(FaultInjected(at_s=fault.at_s, fault=fault.kind))
         runner.run(float(experiment.duration_s))
         runner.finish("the load has ended")
+        ledger.settle(job.change_outcome)
         job.stop()
     # Nobody writes this journal any more: what kept others from it goes, so that a run is three files.
     (work / f"{JOURNAL_FILE}.lock").unlink(missing_ok=True)
@@ -162,17 +172,13 @@ def _run(
             "python": platform.python_version(),
             "numpy": np.__version__,
             "profile": experiment.profile.digest,
+            "load": trial.load_digest,
         },
         plan=experiment.plan.resolved(),
         complete=True,
         created=created,
     )
     return finish_run(work, record, series_of(job.series(), ledger.forecast_per_s(experiment.duration_s)))
-
-
-def _is_controlled(policy: Policy) -> bool:
-    """A job that nobody ever changes needs no controller, and so does not pay for one."""
-    return not isinstance(policy, Static | BestFixed)
 
 
 @dataclass(slots=True)
@@ -193,7 +199,7 @@ class Ledger:
             elif isinstance(event, ChangeRequested):
                 self._requests[event.request.request_id] = event.request
             elif isinstance(event, ChangeFinished):
-                self._ends.setdefault(event.outcome.request_id, event.outcome)
+                self._finished(event.outcome)
             elif isinstance(event, ChangeExpired):
                 late = ChangeOutcome(
                     request_id=event.request_id,
@@ -203,6 +209,20 @@ class Ledger:
                     detail="the target did not run before the deadline",
                 )
                 self._ends.setdefault(event.request_id, late)
+
+    def settle(self, outcome_of: Callable[[str], ChangeOutcome | None]) -> None:
+        """Ask the engine once more how each change ended: nobody waits for one that missed its deadline."""
+        for request_id in self._requests:
+            outcome = outcome_of(request_id)
+            if outcome is not None:
+                self._finished(outcome)
+
+    def _finished(self, outcome: ChangeOutcome) -> None:
+        """What the loop made of a change stays, a missed deadline being a failure; its gap and end are the engine's."""
+        known = self._ends.get(outcome.request_id)
+        if known is not None:
+            outcome = replace(outcome, status=known.status, detail=known.detail or outcome.detail)
+        self._ends[outcome.request_id] = outcome
 
     def read(self) -> Iterable[JournalEvent]:
         return self.journal.read()

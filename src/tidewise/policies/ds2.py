@@ -25,9 +25,10 @@ class Ds2:
 
         lag / catch-up + rate x restart / catch-up + rate / target utilisation
 
-    and the executors needed are those that run x capacity / true rate. It acts only where the true rate lies outside
-    the band: below the capacity needed at target + boundary (without the share for a restart), or above the one needed
-    at target - boundary. After a change, a failure or the start it waits for the stabilisation, then for a full metric
+    and the executors needed are those that ran x capacity / true rate, to be compared with those that are meant to run:
+    an executor that is being replaced is not asked for again. It acts only where the true rate lies outside the band:
+    below the capacity needed at target + boundary (without the share for a restart), or above the one needed at
+    target - boundary. After a change, a failure or the start it waits for the stabilisation, then for a full metric
     window. Scaling down waits for `scale_down_interval_s` and takes the largest number asked for in it; one step down
     takes away at most `max_scale_down_share`. A scale-up that brought less than a tenth of the expected gain is not
     repeated until it has been forgotten. All of it is computed from the history at every decision.
@@ -113,25 +114,29 @@ class Ds2:
         if waiting is not None:
             return waiting
         record = Record(situation.history, changed_at_s=situation.last_change_finished_at_s)
-        now_s, current = situation.now_s, situation.observed.executors
+        now_s, running = situation.now_s, situation.observed.executors
         settled_s = record.settled_for_s(now_s) - self.stabilisation_s
         if settled_s < self.metric_window_s:
             return self._unsettled(settled_s)
-        needs = self._needs(record, now_s, current)
+        needs = self._needs(record, now_s, running)
         if needs is None:
             window = format_duration(self.metric_window_s)
             return keep("no-metrics", f"The reports of the last {window} do not tell how busy the job was.")
         if needs.up_at_per_s <= needs.true_rate_per_s <= needs.down_at_per_s:
-            return keep("within-band", f"{needs.facts} is within the band: {say(current)} stay.", needs.evidence)
+            return keep(
+                "within-band",
+                f"{needs.facts} is within the band: {say(situation.intended.executors)} stay.",
+                needs.evidence,
+            )
         return self._outside_band(situation, record, needs)
 
     def _outside_band(self, situation: Situation, record: Record, needs: _Needs) -> Decision:
-        current = situation.observed.executors
+        current = situation.intended.executors
         if needs.executors > current:
             return self._scale_up(situation, record, needs)
         if needs.executors < current:
             return self._scale_down(situation, record, needs)
-        return keep("already-there", f"{needs.facts} asks for the {say(current)} that run.", needs.evidence)
+        return keep("already-there", f"{needs.facts} asks for the {say(current)} that are there.", needs.evidence)
 
     def _unsettled(self, settled_s: float) -> Keep:
         if settled_s < 0.0:
@@ -140,12 +145,12 @@ class Ds2:
         left = format_duration(self.metric_window_s - settled_s)
         return keep("collecting", f"The metric window is not full since the job settled: {left} to go.")
 
-    def _needs(self, record: Record, at_s: float, current: int) -> _Needs | None:
-        """What the window before this time asks for; None where it does not tell."""
+    def _needs(self, record: Record, at_s: float, running: int) -> _Needs | None:
+        """What the window before this time asks for; None where it does not tell, or not about this many executors."""
         if record.settled_for_s(at_s) < self.stabilisation_s + self.metric_window_s:
             return None
         means = record.means(at_s - self.metric_window_s, at_s)
-        if means is None or means.executors != current:
+        if means is None or means.executors != running:
             return None
         lag = means.backlog_records
         rate = means.input_rate_per_s
@@ -172,24 +177,24 @@ class Ds2:
             # Rounding may leave a trifle where the band reaches down to 0.
             down_at_per_s=lag_per_s + restart_per_s + rate / lower if lower > _ROUNDING else math.inf,
             # Less a trifle: 2.0000000000000004 must not ask for one more.
-            executors=max(1, math.ceil(current * share - _ROUNDING)),
+            executors=max(1, math.ceil(running * share - _ROUNDING)),
         )
 
     def _scale_up(self, situation: Situation, record: Record, needs: _Needs) -> Decision:
-        current = situation.observed.executors
+        current, running = situation.intended.executors, situation.observed.executors
         sentence = f"{needs.facts} asks for {say(needs.executors)} instead of {current}"
-        target = situation.space.with_at_least(situation.observed, needs.executors)
-        if target == situation.observed:
+        target = situation.space.with_at_least(situation.intended, needs.executors)
+        if target == situation.intended:
             return keep("at-limit", f"{sentence}, but the space offers no more.", needs.evidence)
         before = record.before_current(self.metric_window_s)
-        if before is not None and before.true_rate_per_s is not None and before.executors < current:
-            expected = before.true_rate_per_s * (current / before.executors - 1.0)
+        if before is not None and before.true_rate_per_s is not None and before.executors < running:
+            expected = before.true_rate_per_s * (running / before.executors - 1.0)
             gained = needs.true_rate_per_s - before.true_rate_per_s
             if gained < self.effective_gain_share * expected:
                 evidence = {**needs.evidence, "expected_gain_per_s": expected, "gain_per_s": gained}
                 return keep(
                     "scale-up-ineffective",
-                    f"{sentence}, but the last step from {before.executors} to {current} changed the true rate by "
+                    f"{sentence}, but the last step from {before.executors} to {running} changed the true rate by "
                     f"{gained:+.4g}/s where {expected:+.4g}/s was expected: more would not help.",
                     evidence,
                 )
@@ -205,13 +210,13 @@ class Ds2:
         )
 
     def _scale_down(self, situation: Situation, record: Record, needs: _Needs) -> Decision:
-        current, now_s = situation.observed.executors, situation.now_s
+        current, now_s = situation.intended.executors, situation.now_s
         sentence = f"{needs.facts} asks for {say(needs.executors)} instead of {current}"
         interval = format_duration(self.scale_down_interval_s)
         largest, waited_s = needs.executors, 0.0
         for step in range(1, math.ceil(self.scale_down_interval_s / self.evaluation_period_s) + 1):
             age_s = min(step * self.evaluation_period_s, self.scale_down_interval_s)
-            earlier = self._needs(record, now_s - age_s, current)
+            earlier = self._needs(record, now_s - age_s, situation.observed.executors)
             if earlier is None:
                 continue
             if earlier.executors >= current:
@@ -222,10 +227,10 @@ class Ds2:
             waited = f"that has been so for {format_duration(waited_s)} of the {interval} it has to last"
             evidence = {**needs.evidence, "waited_s": waited_s}
             return keep("scale-down-waits", f"{sentence}; {waited}.", evidence)
-        target = situation.space.with_at_least(situation.observed, largest)
+        target = situation.space.with_at_least(situation.intended, largest)
         if largest != needs.executors:
             sentence += f", and for up to {largest} over the last {interval}"
-        if target == situation.observed:
+        if target == situation.intended:
             return keep("at-limit", f"{sentence}, but the space offers nothing nearer.", needs.evidence)
         if target.executors != largest:
             sentence += f"; the space offers {target.executors}"

@@ -23,9 +23,9 @@ class Reactive:
     Asks for ceil(executors x CPU / target), unless CPU is within the tolerance of its target. To scale down it takes
     the largest number asked for within the stabilisation window; the first report counts as a number asked for, so
     that a new controller does not scale down before it has seen a whole window. Then come the limits on the pace.
-    Executors that run but are not in the reports yet count as idle when scaling up and as fully used when scaling
-    down, so that neither is overdone. Earlier recommendations are computed anew from the history at every decision:
-    nothing is lost in a crash.
+    Executors that are meant to run but are not in the reports, because they are new or being replaced, count as idle
+    when scaling up and as fully used when scaling down, so that neither is overdone. Earlier recommendations are
+    computed anew from the history at every decision: nothing is lost in a crash.
 
     The defaults are Kubernetes' own, but for the target: 35 % is what Demeter's authors gave this baseline, low enough
     for a job to catch up after a failure. Where the space has gaps, the next larger number of executors is taken, even
@@ -88,7 +88,7 @@ class Reactive:
         waiting = not_now(situation)
         if waiting is not None:
             return waiting
-        current = situation.observed.executors
+        current = situation.intended.executors
         reports = _Reports(situation.history)
         cpu = reports.cpu(situation.now_s, self.metric_window_s)
         if cpu is None:
@@ -107,10 +107,10 @@ class Reactive:
             "stabilised": stable,
             "allowed": allowed,
         }
-        target = situation.space.with_at_least(situation.observed, allowed)
+        target = situation.space.with_at_least(situation.intended, allowed)
         where = "" if cpu.executors == current else f" on the {say(cpu.executors)} that report"
         facts = f"CPU at {percent(cpu.share)}{where} against a target of {percent(self.target_cpu)}"
-        if target == situation.observed:
+        if target == situation.intended:
             return self._stay(facts, asked, stable, current, evidence)
         sentence = f"{facts} asks for {say(asked)} instead of {current}"
         if stable != asked:
@@ -149,7 +149,7 @@ class Reactive:
 
     def _stabilised(self, situation: Situation, reports: _Reports, asked: int) -> int:
         up, down = [asked], [asked]
-        now_s, current = situation.now_s, situation.observed.executors
+        now_s, current = situation.now_s, situation.intended.executors
         reach_s = max(self.scale_up_stabilisation_s, self.scale_down_stabilisation_s)
         for step in range(1, int(reach_s / self.sync_period_s) + 1):
             age_s = step * self.sync_period_s
@@ -167,7 +167,7 @@ class Reactive:
         return min(max(current, min(up)), max(down))
 
     def _paced(self, situation: Situation, reports: _Reports, wanted: int) -> int:
-        current = situation.observed.executors
+        current = situation.intended.executors
         if wanted > current:
             start = reports.executors(situation.now_s - self.scale_up_period_s, otherwise=current)
             steps = _steps(start, self.scale_up_max_percent, self.scale_up_max_executors)

@@ -39,11 +39,11 @@ def move(
     sentence: str,
     evidence: Evidence | None = None,
 ) -> Decision:
-    """Reconfigure to the target, unless it runs already or no mechanism leads there: then Keep, and say so."""
-    if target == situation.observed:
+    """Reconfigure to the target, unless it is in place already or no mechanism leads there: then Keep, and say so."""
+    if target == situation.intended:
         return keep("already-there", f"{sentence} That is what runs.", evidence)
     try:
-        situation.space.change(situation.observed, target, mechanism)
+        situation.space.change(situation.intended, target, mechanism)
     except ImpossibleChangeError as impossible:
         # Asking all the same would only fail again at every decision.
         return keep("unreachable", f"{sentence} It cannot be reached: {impossible}.", evidence)

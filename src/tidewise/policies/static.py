@@ -14,7 +14,7 @@ class Static:
     """Holds one configuration, whatever the load.
 
     With neither setting it leaves the job as it finds it. With one of them it moves the job there once, and back
-    again whenever something else is seen to run.
+    again whenever something else is seen to run. Executors that the engine is replacing are not something else.
     """
 
     name: ClassVar[str] = "static"
@@ -41,22 +41,24 @@ class Static:
 
     def decide(self, situation: Situation) -> Decision:
         if self.executors is not None:
-            target = situation.space.with_at_least(situation.observed, self.executors)
+            target = situation.space.with_at_least(situation.intended, self.executors)
             return hold(situation, target, mechanism=self.mechanism)
         if self.configuration is None:
-            return keep("static", f"The job is to stay as it was started: {situation.observed}.")
+            return keep("static", f"The job is to stay as it was started: {situation.intended}.")
         return hold(situation, self.configuration, mechanism=self.mechanism)
 
 
 def hold(situation: Situation, wanted: Configuration, *, mechanism: Mechanism | None) -> Decision:
-    """Keep where the wanted configuration runs; otherwise the way back to it, or to its neighbour in the space."""
+    """Keep where the wanted configuration is in place; otherwise the way to it, or to its neighbour in the space."""
     target = wanted if wanted in situation.space else _inside(situation, wanted)
-    if target == situation.observed:
-        return keep("static", f"The job is to stay at {target}, and does.")
+    if target == situation.intended:
+        if situation.observed == situation.intended:
+            return keep("static", f"The job is to stay at {target}, and does.")
+        return keep("static", f"The job is to stay at {target}; the engine is bringing back what is missing.")
     waiting = not_now(situation)
     if waiting is not None:
         return waiting
-    sentence = f"The job is to stay at {wanted}, but {situation.observed} runs."
+    sentence = f"The job is to stay at {wanted}, but {situation.intended} runs."
     if target != wanted:
         sentence += f" The nearest that the space allows is {target}."
     return move(situation, target, mechanism=mechanism, code="return-to-static", sentence=sentence)
@@ -64,5 +66,5 @@ def hold(situation: Situation, wanted: Configuration, *, mechanism: Mechanism | 
 
 def _inside(situation: Situation, wanted: Configuration) -> Configuration:
     # Where only the executors were chosen, the rest is what runs: not this policy's to correct.
-    rest_runs = wanted.with_executors(situation.observed.executors) == situation.observed
+    rest_runs = wanted.with_executors(situation.intended.executors) == situation.intended
     return wanted if rest_runs and wanted.executors in situation.space.executors else situation.space.nearest(wanted)

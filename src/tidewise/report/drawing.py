@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from tidewise.experiments.measures import Summary
-from tidewise.experiments.record import Series
+from tidewise.experiments.series import Series
 from tidewise.report.downsample import bin_width_s
 from tidewise.report.markup import figure_text
 from tidewise.report.palette import ALARM

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from tidewise.core import Censored
-from tidewise.experiments.measures import SLOW_RECOVERY_S, counted_latency_s, waited_s
+from tidewise.experiments.measures import SLOW_RECOVERY_S, counted_latency_s, undecided_seconds, waited_s
 from tidewise.report.downsample import Reduce, binned
 from tidewise.report.drawing import Shown, TimeAxis, bare, mark_faults, over_time, rows_by_policy
 from tidewise.report.markup import figure_text
@@ -79,7 +79,9 @@ def latency_figure(shown: Sequence[Shown], axis: TimeAxis) -> go.Figure:
 
 
 def _latency_s(one: Shown, axis: TimeAxis, reduce: Reduce) -> npt.NDArray[np.float32]:
-    latency_s = np.maximum(waited_s(one.series, one.series.latency_p50_s), _LOWEST_LATENCY_S)
+    median_s = one.series.latency_p50_s
+    undecided = undecided_seconds(one.series, median_s, one.summary.good_limit_s)
+    latency_s = np.where(undecided, np.nan, np.maximum(waited_s(one.series, median_s), _LOWEST_LATENCY_S))
     return binned(latency_s, axis.width_s, reduce)
 
 

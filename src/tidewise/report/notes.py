@@ -65,6 +65,16 @@ def _about_seconds(aggregates: Sequence[Aggregate]) -> list[str]:
             "Seconds whose records were never output before the run ended, counted as infinitely late "
             f"(over all seeds): {wording.listing(never)}."
         )
+    waiting = [
+        f"{aggregate.policy} {count}"
+        for aggregate in aggregates
+        if (count := sum(summary.undecided_s for summary in aggregate.summaries))
+    ]
+    if waiting:
+        found.append(
+            "Seconds left out because their records were still waiting when the run ended, and not too long yet "
+            f"(over all seeds): {wording.listing(waiting)}."
+        )
     down = [
         f"{aggregate.policy} {wording.count(sum(run.down_s for run in aggregate.summaries) / len(aggregate.summaries))}"
         f" (of these {gap} in the gaps of changes)"

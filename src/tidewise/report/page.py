@@ -12,8 +12,8 @@ from string import Template
 from plotly.offline import get_plotlyjs
 
 from tidewise.core import BadInputError, PermanentError, format_duration
+from tidewise.core.recovery import CALM_S
 from tidewise.experiments.comparison import Aggregate, compare
-from tidewise.experiments.measures import CALM_S
 from tidewise.experiments.record import Run
 from tidewise.report import palette, wording
 from tidewise.report.headlines import headlines

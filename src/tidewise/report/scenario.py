@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from tidewise.core import format_duration
-from tidewise.experiments.comparison import Aggregate, scenario_of
+from tidewise.experiments.comparison import Aggregate
 from tidewise.experiments.record import Run
 from tidewise.report import wording
 from tidewise.report.drawing import Shown, TimeAxis, time_axis
@@ -98,9 +98,7 @@ def _shown(aggregates: Sequence[Aggregate], runs: Sequence[Run], looks: Looks) -
     for aggregate in aggregates:
         seed = min(common) if common else aggregate.summaries[0].record.seed
         summary = next(one for one in aggregate.summaries if one.record.seed == seed)
-        run = next(
-            run for run in runs if run.record is summary.record and scenario_of(run.record) == aggregate.scenario
-        )
+        run = next(run for run in runs if run.record is summary.record)
         shown.append(
             Shown(
                 policy=aggregate.policy,

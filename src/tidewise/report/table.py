@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
 from tidewise.core import Mechanism
+from tidewise.core.recovery import BEFORE_S, CALM_S, FELT_WITHIN_S
 from tidewise.experiments.comparison import Aggregate
-from tidewise.experiments.measures import CALM_S, SLOW_RECOVERY_S, OverBaseline, Percentiles, Summary
+from tidewise.experiments.measures import SLOW_RECOVERY_S, OverBaseline, Percentiles, Summary
 from tidewise.report import wording
 
 
@@ -59,6 +62,10 @@ def _changes(aggregate: Aggregate) -> str:
         f"{wording.count(number)} {word}" for number, word in ((failed, "failed"), (undone, "rolled back")) if number
     ]
     return "; ".join([f"{total}: {kinds}" if kinds else total, *ends])
+
+
+def _promises(aggregate: Aggregate) -> str:
+    return "kept" if all(summary.kept_promises for summary in aggregate.summaries) else "BROKEN"
 
 
 def _slow(aggregate: Aggregate) -> str:
@@ -114,20 +121,30 @@ COLUMNS: tuple[Column, ...] = (
         title="good seconds",
         meaning="Share of ALL seconds in which the job was up and the median latency was at most twice the median "
         "latency of the static run (over the seconds in which that one was up and gave output). "
-        "Without a static run on the same seed: twice the run's own median.",
+        "Without a static run on the same seed: twice the run's own median. Left out: seconds whose records were still "
+        "waiting when the run ended, for no longer than that limit; nobody knows what they would have become.",
         cell=lambda aggregate: wording.spread(aggregate.spread(lambda run: run.good_share), wording.percent),
     ),
     Column(
-        title="promise kept",
-        meaning="Share of ALL seconds in which the job was up and 95 % of the records met the promised latency.",
+        title="promises",
+        meaning="Whether every promise was kept, with every seed: the promised latency in the promised share of all "
+        "seconds, and each recovery within the promised time.",
+        cell=_promises,
+        words=True,
+    ),
+    Column(
+        title="promised latency",
+        meaning="Share of ALL seconds in which the job was up and 95 % of the records met the promised latency. Left "
+        "out: seconds whose records were still waiting when the run ended, for no longer than was promised.",
         cell=lambda aggregate: wording.spread(aggregate.spread(lambda run: run.promise_share), wording.percent),
     ),
     Column(
         title="latency p50",
         meaning="The median over all seconds of the seconds' median latency. Latency is by arrival: how long the "
         "records that arrived in a second waited for their output. A second whose records were never output counts as "
-        "infinitely late; one in which the job was down counts with the wait of its records, and at least with the "
-        "limit of a good second; one in which nothing arrived has none.",
+        "infinitely late; one in which the job was down counts with the wait of its records, and always as later than "
+        "the limit of a good second; one in which nothing arrived has none. Left out: seconds whose records were still "
+        "waiting when the run ended, for no longer than the limit of a good second.",
         cell=_latency(lambda latency: latency.p50_s),
         brief=False,
     ),
@@ -151,8 +168,10 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         title="recovery mean",
-        meaning="From a failure until the median latency was at most twice what it had been before (median of the last "
-        f"120 good seconds) for {CALM_S} s in a row; 0 where no bad second followed within 120 s. "
+        meaning="From a failure until the job was up and the median latency at most twice what it had been before for "
+        f"{CALM_S} s in a row. Before: the median over the last {BEFORE_S} seconds, good or not, in which the job was "
+        "up and whose records were output before the failure. 0 where no bad second followed within "
+        f"{FELT_WITHIN_S} s; downtime of a change that was on when the job failed is not counted as one. "
         "≥: the next failure or the end of the run cut some off.",
         cell=lambda aggregate: wording.spread(aggregate.spread(lambda run: run.recovery_mean_s), wording.whole_seconds),
         brief=False,
@@ -167,20 +186,50 @@ COLUMNS: tuple[Column, ...] = (
         meaning=f"Recoveries known to have taken longer than {SLOW_RECOVERY_S:.0f} s, of all failures over all seeds; "
         "one that was cut off later than that counts.",
         cell=_slow,
+        brief=False,
     ),
 )
 
 
-def terminal_table(aggregates: Sequence[Aggregate], *, title: str) -> Table:
-    """The columns that matter most, for a terminal."""
+_FIRST_TO_GO = ("GiB-h / static", "latency p99", "core-h / static", "changes", "good seconds", "recovery max")
+"""What a narrow terminal does without, the first first; the rest of the brief columns always stays."""
+
+
+def terminal_table(aggregates: Sequence[Aggregate], *, title: str, width: int) -> Table:
+    """The columns that matter most, as many as fit into this width without breaking a figure."""
+    cells = {
+        column.title: [_two_lines(column, column.cell(aggregate)) for aggregate in aggregates]
+        for column in COLUMNS
+        if column.brief
+    }
+    for name in _FIRST_TO_GO:
+        if 1 + sum(map(_column_width, cells, cells.values())) > width:
+            del cells[name]
     table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    shown = [column for column in COLUMNS if column.brief]
-    for column in shown:
-        table.add_column(column.title, justify="left" if column.words else "right", overflow="fold")
-    for aggregate in aggregates:
+    for column in COLUMNS:
+        if column.title in cells:
+            side: Literal["left", "right"] = "left" if column.words else "right"
+            heading = "\n".join(_heading(column.title))
+            table.add_column(heading, justify=side, overflow="fold", no_wrap=not _wraps(column.title))
+    for row in zip(*cells.values(), strict=True):
         # Text, not str: names from the runs must not be read as markup.
-        table.add_row(*(Text(_two_lines(column, column.cell(aggregate))) for column in shown))
+        table.add_row(*map(Text, row))
     return table
+
+
+def _wraps(title: str) -> bool:
+    return title == "changes"
+
+
+def _heading(title: str) -> list[str]:
+    """The title in lines that are no wider than most figures."""
+    return textwrap.wrap(title, width=9, break_long_words=False)
+
+
+def _column_width(title: str, cells: Sequence[str]) -> int:
+    """With the space beside it; the kinds of change may break between words."""
+    lines = [line for cell in cells for line in (cell.split() if _wraps(title) else cell.splitlines())]
+    return max(map(len, [*_heading(title), *lines])) + 2
 
 
 def _two_lines(column: Column, cell: str) -> str:

@@ -18,7 +18,8 @@ def ratio(value: float) -> str:
 
 def percent(share: float) -> str:
     """One decimal; never 100 % where something is missing to it."""
-    return f"{math.floor(share * 1000) / 10:.1f} %"
+    rounded = round(share * 100, 1)
+    return f"{min(rounded, 99.9) if share < 1.0 else rounded:.1f} %"
 
 
 def seconds(value_s: float) -> str:

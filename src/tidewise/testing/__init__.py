@@ -3,7 +3,14 @@
 import pytest
 
 # Before they are imported, so that a failed assertion shows its values in other people's builds as well.
-pytest.register_assert_rewrite("tidewise.testing.engines", "tidewise.testing.forecasters", "tidewise.testing.policies")
+pytest.register_assert_rewrite(
+    "tidewise.testing.engine_changes",
+    "tidewise.testing.engine_operation",
+    "tidewise.testing.engine_reports",
+    "tidewise.testing.engine_suite",
+    "tidewise.testing.forecasters",
+    "tidewise.testing.policies",
+)
 
 from tidewise.testing.engines import EngineConformance  # noqa: E402 - after the registration above
 from tidewise.testing.forecasters import ForecasterConformance  # noqa: E402 - the same

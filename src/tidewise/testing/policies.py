@@ -148,10 +148,11 @@ class PolicyConformance:
         for name, value in decision.reason.evidence.items():
             assert not isinstance(value, float) or math.isfinite(value), f"the evidence {name} is {value}, not None"
         if isinstance(decision, Reconfigure):
-            assert decision.target != situation.observed, "to reconfigure to what runs is to keep"
-            if situation.observed in situation.space:
+            if situation.observed == situation.intended:
+                assert decision.target != situation.observed, "to reconfigure to what runs is to keep"
+            if situation.intended in situation.space:
                 assert decision.target in situation.space, f"{decision.target} is outside the space"
-            situation.space.change(situation.observed, decision.target, decision.mechanism)  # raises if impossible
+            situation.space.change(situation.intended, decision.target, decision.mechanism)  # raises if impossible
         if isinstance(decision, Profile):
             outside = [candidate for candidate in decision.candidates if candidate not in situation.space]
             assert not outside, f"candidates outside the space: {outside}"

@@ -20,7 +20,7 @@ from tidewise.core import (
     Promises,
     Situation,
 )
-from tidewise.testing.strategies import forecasts, members, promises, spaces
+from tidewise.testing.strategies import forecasts, intentions, members, promises, spaces
 
 _COSTS = {
     Mechanism.LIVE: ChangeCost(mechanism=Mechanism.LIVE, gap_s=0.0, preparation_s=10.0),
@@ -73,17 +73,20 @@ def situation_of(
     *,
     now_s: float | None = None,
     observed: Configuration | None = None,
+    intended: Configuration | None = None,
     requested: Configuration | None = None,
     last_change_finished_at_s: float | None = None,
     forecast: Forecast | None = None,
     space: ConfigurationSpace | None = None,
 ) -> Situation:
-    """A situation with this history; by default at its end, with what it shows running, and no change on."""
+    """A situation with this history; by default at its end, with what it shows running as intended, no change on."""
     reports = list(history)
+    runs = reports[-1].configuration if observed is None else observed
     return Situation(
         now_s=reports[-1].time_s if now_s is None else now_s,
         history=reports,
-        observed=reports[-1].configuration if observed is None else observed,
+        observed=runs,
+        intended=runs if intended is None else intended,
         requested=requested,
         last_change_finished_at_s=last_change_finished_at_s,
         forecast=forecast,
@@ -141,10 +144,12 @@ def stories(draw: st.DrawFn) -> Situation:
             time_s += window_s
             history.append(replace(chapter, time_s=time_s))
     now_s = time_s + draw(st.sampled_from((0.0, 0.5, 120.0)))
+    observed = draw(st.sampled_from((history[-1].configuration, *others)))
     return Situation(
         now_s=now_s,
         history=history,
-        observed=draw(st.sampled_from((history[-1].configuration, *others))),
+        observed=observed,
+        intended=draw(intentions(space, observed)),
         requested=draw(st.sampled_from((None, None, None, others[-1]))),
         last_change_finished_at_s=draw(st.sampled_from((None, history[0].time_s, now_s))),
         forecast=draw(st.none() | forecasts()),

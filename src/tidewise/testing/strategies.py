@@ -362,16 +362,24 @@ def events() -> st.SearchStrategy[JournalEvent]:
     )
 
 
+def intentions(space: ConfigurationSpace, observed: Configuration) -> st.SearchStrategy[Configuration]:
+    """What may be meant to run where this is observed: mostly the same, now and then with more executors."""
+    more = [observed.with_executors(count) for count in space.executors if count > observed.executors]
+    return st.sampled_from((observed, observed, *more))
+
+
 @st.composite
 def situations(draw: st.DrawFn) -> Situation:
     """Anything a policy may find; its reports need not tell one story."""
     space = draw(spaces())
     history = sorted(draw(st.lists(observations(), min_size=1, max_size=5)), key=lambda observation: observation.time_s)
     now_s = history[-1].time_s + draw(st.floats(0.0, 60.0))
+    observed = draw(members(space))
     return Situation(
         now_s=now_s,
         history=tuple(history),
-        observed=draw(members(space)),
+        observed=observed,
+        intended=draw(intentions(space, observed)),
         requested=draw(st.none() | members(space)),
         last_change_finished_at_s=draw(st.none() | st.floats(0.0, now_s)),
         forecast=draw(st.none() | forecasts()),

@@ -1,0 +1,52 @@
+"""Only runs on the same load are held against each other, whatever their loads are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.experiments.plans import GOOD, write_plan
+from tests.report.samples import a_run
+from tidewise.experiments import Experiment, compare
+from tidewise.report import build_report
+
+
+def digest_of(folder: Path, text: str) -> str:
+    folder.mkdir()
+    return next(Experiment(write_plan(folder, text)).trials()).load_digest
+
+
+def test_a_digest_tells_loads_apart_and_not_seeds(tmp_path: Path) -> None:
+    here = digest_of(tmp_path / "a", GOOD)
+    assert digest_of(tmp_path / "b", GOOD.replace("seeds = [1, 2]", "seeds = [7]")) == here
+    assert digest_of(tmp_path / "c", GOOD.replace('name = "waves"', 'name = "sea"')) == here
+    assert digest_of(tmp_path / "d", GOOD.replace("40000.0", "41000.0")) != here
+    assert digest_of(tmp_path / "e", GOOD.replace("noise = 0.05", "noise = 0.06")) != here
+
+
+def test_loads_of_one_name_that_differ_do_not_share_a_baseline(tmp_path: Path) -> None:
+    runs = [
+        a_run(tmp_path / "a", policy="static", executors=8, versions={"load": "aaa"}),
+        a_run(tmp_path / "b", policy="static", executors=4, versions={"load": "bbb"}),
+        a_run(tmp_path / "c", policy="mpc", executors=2, versions={"load": "bbb"}),
+    ]
+    aggregates = compare(runs)
+    assert [(one.scenario.load, one.policy) for one in aggregates] == [
+        ("ysb (load aaa)", "static"),
+        ("ysb (load bbb)", "static"),
+        ("ysb (load bbb)", "mpc"),
+    ]
+    over = aggregates[2].summaries[0].over_baseline
+    assert over is not None
+    assert over.core == 0.5
+    page = build_report(runs)
+    assert "On ysb (load bbb)," in page
+
+
+def test_two_plans_on_the_same_load_are_compared(tmp_path: Path) -> None:
+    runs = [
+        a_run(tmp_path / "a", policy="static", executors=8, versions={"load": "aaa"}, plan={"name": "before"}),
+        a_run(tmp_path / "b", policy="mpc", executors=2, versions={"load": "aaa"}, plan={"name": "after"}),
+    ]
+    _, mpc = compare(runs)
+    assert mpc.scenario.load == "ysb"
+    assert mpc.summaries[0].over_baseline is not None
