@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -137,11 +139,61 @@ def test_an_impossible_second_load_leaves_nothing_behind(cli: Run, tmp_path: Pat
 
 
 def test_an_experiment_never_writes_over_another(cli: Run, tmp_path: Path) -> None:
-    plan = write_plan(tmp_path, SHORT)
-    cli("experiment", str(plan))
-    code, _, err = cli("experiment", str(plan))
+    cli("experiment", str(write_plan(tmp_path, SHORT)))
+    code, _, err = cli("experiment", str(write_plan(tmp_path, SHORT.replace("40000.0", "41000.0"))))
     assert code == 2
     assert "exists already" in err
+
+
+def test_a_plan_run_again_keeps_what_is_complete(cli: Run, tmp_path: Path) -> None:
+    plan = write_plan(tmp_path, SHORT)
+    _, first, _ = cli("experiment", str(plan))
+    shutil.rmtree(tmp_path / "runs" / "small" / "waves-reactive-1")
+    _, _, err = cli("report", "runs/small")
+    assert "careful: 1 of the 2 runs of the plan 'small' are here; missing: waves-reactive-1" in err
+    code, again, _ = cli("experiment", str(plan))
+    assert (code, again) == (0, first)
+
+
+@pytest.mark.parametrize("arguments", [("nonsense",), ("report",), ("report", "--nonsense", "x"), ("demo", "x")])
+def test_wrong_words_are_one_sentence_too(cli: Run, arguments: tuple[str, ...]) -> None:
+    code, out, err = cli(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("tidewise: ")
+    assert err.count("\n") == 1
+
+
+def test_without_a_word_the_help_is_shown(cli: Run) -> None:
+    code, out, _ = cli()
+    assert code == 0
+    assert "tidewise demo" in out
+
+
+def test_a_full_disk_for_the_output_is_told(tmp_path: Path) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m tidewise.cli loads > /dev/full",
+        shell=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "tidewise: the output cannot be written: No space left on device\n"
+
+
+def test_stopping_it_is_one_sentence(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidewise.cli", "demo"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    process.stderr.readline()  # "checking the plan"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1].startswith("tidewise: stopped")
+    assert "Traceback" not in err
 
 
 def test_a_damaged_run_is_told_of(cli: Run, tmp_path: Path) -> None:
@@ -155,8 +207,6 @@ def test_a_damaged_run_is_told_of(cli: Run, tmp_path: Path) -> None:
 
 def test_reading_only_the_beginning_of_the_output_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m tidewise.cli policies | head -n 1"
-    done = subprocess.run(  # noqa: S602 - a pipe is what this test is about
-        command, shell=True, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
-    )
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
     assert done.stderr == ""
     assert done.stdout.startswith("static")

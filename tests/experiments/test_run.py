@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tidewise.core import (
     Configuration,
     ConfigurationSpace,
     Decided,
+    Decision,
     FaultInjected,
     JournalEvent,
     Mechanism,
@@ -32,12 +34,15 @@ from tidewise.core import (
     Purpose,
     Reason,
     Reported,
+    Situation,
 )
-from tidewise.experiments import Experiment, Progress, compare, find_runs, run_experiment
+from tidewise.experiments import Experiment, Progress, compare, find_runs, missing_runs, run_experiment
 from tidewise.experiments import run as run_module
+from tidewise.experiments.claim import claimed
 from tidewise.experiments.experiment import deployed_for
 from tidewise.experiments.run import Ledger
 from tidewise.policies import BestFixed, Reactive, Static
+from tidewise.report import warnings
 
 DATE = "2026-11-15"
 
@@ -130,8 +135,57 @@ def test_best_fixed_is_the_cheapest_that_keeps_the_promises(tmp_path: Path) -> N
 
 
 def test_an_experiment_never_writes_over_another(home: Path, tmp_path: Path) -> None:
+    other = write_plan(tmp_path, GOOD.replace("40000.0", "41000.0"))
+    with pytest.raises(BadInputError, match="exists already and is not a try of this plan"):
+        run_experiment(Experiment(other), home, created=DATE)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("x")
     with pytest.raises(BadInputError, match="exists already"):
-        run_experiment(Experiment(write_plan(tmp_path)), home, created=DATE)
+        run_experiment(Experiment(other), tmp_path / "mine", created=DATE)
+
+
+def test_a_plan_that_was_stopped_goes_on_with_the_runs_that_are_missing(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    shutil.copytree(home, folder)
+    shutil.rmtree(folder / "waves-reactive-2")
+    (folder / "waves-reactive-2.partial").mkdir()
+    (folder / "waves-reactive-2.partial" / "journal.sqlite").write_bytes(b"half of it")
+    before = (folder / "waves-static-1" / "run.json").stat().st_mtime_ns
+    assert len(missing_runs(find_runs([folder]))) == 1
+    runs = run_experiment(Experiment(write_plan(tmp_path)), folder, created=DATE)
+    assert len(runs) == 4
+    assert missing_runs(find_runs([folder])) == ()
+    assert (folder / "waves-static-1" / "run.json").stat().st_mtime_ns == before
+    assert not (folder / "waves-reactive-2.partial").exists()
+
+
+def test_two_experiments_cannot_write_into_one_folder(tmp_path: Path) -> None:
+    experiment = Experiment(write_plan(tmp_path))
+    with claimed(tmp_path / "runs"), pytest.raises(BadInputError, match="another experiment is writing"):
+        run_experiment(experiment, tmp_path / "runs", created=DATE)
+
+
+def test_static_at_a_size_of_its_own_starts_there(tmp_path: Path) -> None:
+    plan = GOOD.replace("seeds = [1, 2]", "seeds = [1]").replace(
+        'policy = "reactive"\ntarget_cpu = 0.5\nmechanism = "in-place-rescale"\n',
+        'policy = "static"\nname = "static-9"\nexecutors = 9\n',
+    )
+    runs = run_experiment(Experiment(write_plan(tmp_path, plan)), tmp_path / "runs", created=DATE)
+    nine = next(run for run in runs if run.record.policy == "static-9")
+    assert nine.record.start.executors == 9
+    assert nine.record.changes == ()
+
+
+def test_decisions_that_failed_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_self: Reactive, _situation: Situation) -> Decision:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Reactive, "decide", broken)
+    plan = GOOD.replace("seeds = [1, 2]", "seeds = [1]")
+    runs = run_experiment(Experiment(write_plan(tmp_path, plan)), tmp_path / "runs", created=DATE)
+    reactive = next(run for run in runs if run.record.policy == "reactive")
+    assert reactive.record.failed_decisions >= 59
+    assert any("failed" in sentence for sentence in warnings(runs))
 
 
 def test_progress_is_told_run_by_run(tmp_path: Path) -> None:

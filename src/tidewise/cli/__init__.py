@@ -2,9 +2,6 @@
 
 import sys
 
-STOPPED = 130
-"""The exit code of a program that somebody stopped."""
-
 
 def main() -> None:
     """Run the command line; see `tidewise --help`."""
@@ -14,8 +11,8 @@ def main() -> None:
 
         sys.exit(run())
     except KeyboardInterrupt:
-        sys.stderr.write("tidewise: stopped; runs that were complete are kept, the one that was on is not\n")
-        sys.exit(STOPPED)
+        sys.stderr.write("tidewise: stopped; complete runs are kept, and the same command goes on with the others\n")
+        sys.exit(130)  # what shells expect of a program that was stopped
 
 
 __all__ = ["main"]

@@ -13,12 +13,12 @@ from rich.markup import escape
 
 from tidewise import __version__
 from tidewise.cli.choices import choice_row, print_choice
-from tidewise.cli.output import BAD_INPUT, console, experiment_progress, print_json
+from tidewise.cli.output import BAD_INPUT, STOPPED, console, experiment_progress, print_json
 from tidewise.cli.summary import summary_rows
-from tidewise.core import TidewiseError
+from tidewise.core import PermanentError, TidewiseError
 from tidewise.experiments import DEMO_PLAN, Experiment, Run, compare, find_runs, run_experiment
 from tidewise.policies import describe
-from tidewise.report import headlines, terminal_table, write_report
+from tidewise.report import headlines, terminal_table, warnings, write_report
 from tidewise.workload import describe_loads
 
 app = typer.Typer(
@@ -158,6 +158,8 @@ def _show(runs: list[Run], *, report: Path, json: bool, title: str | None = None
         write_report(runs, report)
     else:
         write_report(runs, report, title=title)
+    for sentence in warnings(runs):
+        sys.stderr.write(f"tidewise: careful: {sentence}\n")
     if json:
         print_json({"report": str(report), "runs": summary_rows(aggregates)})
         return
@@ -173,13 +175,19 @@ def _show(runs: list[Run], *, report: Path, json: bool, title: str | None = None
 
 
 def _free_folder(wanted: Path) -> Path:
-    """The demo may be run again and again: it never touches what an earlier one left."""
-    if not wanted.exists():
-        return wanted
-    number = 2
-    while wanted.with_name(f"{wanted.name}-{number}").exists():
-        number += 1
-    return wanted.with_name(f"{wanted.name}-{number}")
+    """The demo may be run again and again: it never touches what an earlier one left, or one beside it makes."""
+    number = 1
+    folder = wanted
+    while True:
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+            folder = wanted.with_name(f"{wanted.name}-{number}")
+        except OSError as error:
+            raise PermanentError(f"the folder {folder} cannot be made: {error.strerror}") from error
+        else:
+            return folder
 
 
 def run() -> int:
@@ -188,12 +196,12 @@ def run() -> int:
         # Not in the standalone mode: that answers wrong options with a box, and exceptions with a page.
         code = app(standalone_mode=False)
         sys.stdout.flush()
+        if code == STOPPED:  # how Typer tells of Ctrl-C
+            raise KeyboardInterrupt
     except TidewiseError as error:
         return _say(str(error))
     except _USAGE_ERROR as error:
         return _say(f"{str(error).rstrip('.')}; see tidewise --help")
-    except typer.Abort:
-        raise KeyboardInterrupt from None
     except SystemExit as ended:
         # Somebody read only the beginning of the output (`| head`): nothing is wrong.
         if not isinstance(ended.__context__, BrokenPipeError):

@@ -17,6 +17,8 @@ from tidewise.experiments import Progress as ExperimentProgress
 
 BAD_INPUT = 2
 """The exit code for everything the user can mend."""
+STOPPED = 130
+"""The exit code of a program that somebody stopped."""
 
 
 class _Trimmed(io.TextIOBase):

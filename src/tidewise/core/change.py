@@ -28,7 +28,7 @@ class ChangeRequest:
     request_id: str
     origin: Origin
     source: Configuration
-    """What ran when the request was made; where a rollback leads."""
+    """What was meant to run when the request was made; where a rollback leads."""
     target: Configuration
     mechanism: Mechanism
     requested_at_s: float

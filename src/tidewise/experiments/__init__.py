@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tidewise.experiments.comparison import Aggregate, compare
+from tidewise.experiments.comparison import Aggregate, compare, missing_runs
 from tidewise.experiments.experiment import Experiment
 from tidewise.experiments.record import Run, find_runs, load_run
 from tidewise.experiments.run import Progress, run_experiment
@@ -18,5 +18,6 @@ __all__ = [
     "compare",
     "find_runs",
     "load_run",
+    "missing_runs",
     "run_experiment",
 ]

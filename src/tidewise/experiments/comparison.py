@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tidewise.core import Censored, Measured
+from pydantic import JsonValue
+
+from tidewise.core import BadInputError, Censored, Measured
 from tidewise.experiments.measures import Baseline, Summary, at_least_s, baseline_of, summarise
 from tidewise.experiments.record import Run, RunRecord
 
@@ -43,7 +48,7 @@ class Scenario:
     """What runs must have in common to be compared."""
 
     load: str
-    """Its name; with its digest where another load of the same name is among the runs."""
+    """Its name; with a number where runs of the same name differ in load, length, promises, prices or failures."""
     engine: str
     profile: str
     """Empty: a real engine."""
@@ -65,19 +70,23 @@ class Aggregate:
 def compare(runs: Iterable[Run]) -> tuple[Aggregate, ...]:
     """Every run against the static one on the same load and seed, gathered by scenario and policy, static first.
 
-    Loads of one name that are not the same load (two plans may call theirs alike) are scenarios of their own.
+    Runs that only share the name of their load (another load, length, promise, price, failure or profile) are
+    scenarios of their own. The same run twice is refused: it would count double.
     """
     given = list(runs)
-    digests: dict[str, set[str]] = {}
+    grounds: dict[str, list[str]] = {}
     for run in given:
-        digests.setdefault(run.record.load, set()).add(_load_digest(run.record))
+        seen = grounds.setdefault(run.record.load, [])
+        if _ground(run.record) not in seen:
+            seen.append(_ground(run.record))
 
     def scenario_of(record: RunRecord) -> Scenario:
-        unique = len(digests[record.load]) == 1
-        load = record.load if unique else f"{record.load} (load {_load_digest(record)})"
+        number = grounds[record.load].index(_ground(record)) + 1
+        load = record.load if len(grounds[record.load]) == 1 else f"{record.load} (setting {number})"
         return Scenario(load=load, engine=record.engine, profile=record.profile or "")
 
     ordered = sorted(given, key=lambda run: (scenario_of(run.record), _policy_order(run.record), run.record.seed))
+    _refuse_twice(ordered, scenario_of)
     baselines: dict[tuple[Scenario, int], Baseline] = {}
     gathered: dict[tuple[Scenario, str], list[Summary]] = {}
     for run in ordered:
@@ -93,8 +102,61 @@ def compare(runs: Iterable[Run]) -> tuple[Aggregate, ...]:
     )
 
 
-def _load_digest(record: RunRecord) -> str:
-    return record.versions.get("load", "without digest")
+def missing_runs(runs: Iterable[Run]) -> tuple[str, ...]:
+    """One sentence for each plan of which only some runs are here: it was stopped, or some were left out."""
+    plans: dict[str, tuple[str, set[str], set[str]]] = {}
+    for run in runs:
+        plan = run.record.plan
+        key = json.dumps(plan, sort_keys=True)
+        if key not in plans:
+            plans[key] = (str(plan.get("name", "?")), set(_names_in(plan)), set())
+        plans[key][2].add(run.record.name)
+    return tuple(
+        f"{len(wanted & found)} of the {len(wanted)} runs of the plan {name!r} are here; "
+        f"missing: {', '.join(sorted(wanted - found)[:5])}{', ...' if len(wanted - found) > 5 else ''}"
+        for name, wanted, found in plans.values()
+        if wanted - found
+    )
+
+
+def run_name(load: str, policy: str, seed: int) -> str:
+    """How the run of a policy on a load with a seed is called, in its plan's folder."""
+    return f"{load}-{policy}-{seed}"
+
+
+def _names_in(plan: Mapping[str, JsonValue]) -> Iterator[str]:
+    loads, policies, seeds = (plan.get(key) for key in ("loads", "policies", "seeds"))
+    if not (isinstance(loads, list) and isinstance(policies, list) and isinstance(seeds, list)):
+        return
+    for load, policy, seed in itertools.product(loads, policies, seeds):
+        if isinstance(load, dict) and isinstance(policy, dict) and isinstance(seed, int):
+            yield run_name(str(load.get("name")), str(policy.get("name") or policy.get("policy")), seed)
+
+
+def _ground(record: RunRecord) -> str:
+    """All that two runs must share so that their figures can stand side by side, but for policy and seed."""
+    parts = [
+        record.engine,
+        record.profile,
+        record.versions.get("profile"),
+        record.versions.get("load"),
+        record.duration_s,
+        dataclasses.asdict(record.promises),
+        dataclasses.asdict(record.prices),
+        record.plan.get("failures"),
+    ]
+    return json.dumps(parts, sort_keys=True)
+
+
+def _refuse_twice(runs: Iterable[Run], scenario_of: Callable[[RunRecord], Scenario]) -> None:
+    seen: dict[tuple[Scenario, str, int], Run] = {}
+    for run in runs:
+        key = (scenario_of(run.record), run.record.policy, run.record.seed)
+        if key in seen:
+            raise BadInputError(
+                f"{seen[key].folder} and {run.folder} are the same run (policy, load and seed); leave one out"
+            )
+        seen[key] = run
 
 
 def _policy_order(record: RunRecord) -> tuple[bool, str]:

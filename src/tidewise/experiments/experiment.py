@@ -21,6 +21,7 @@ from tidewise.core import (
     Prices,
     Promises,
     format_duration,
+    format_memory,
 )
 from tidewise.core.readers import did_you_mean
 from tidewise.engines.simulator import SimulatorProfile, load_profile
@@ -28,8 +29,8 @@ from tidewise.experiments.fixed_run import fault_schedule
 from tidewise.experiments.hindsight import Hindsight
 from tidewise.experiments.plan import LoadTable, Plan, PolicyTable, read_plan
 from tidewise.experiments.record import FaultRecord
-from tidewise.experiments.toml_file import line_of
-from tidewise.policies import BestFixed, Static, make_policy
+from tidewise.experiments.toml_file import line_of, read_text
+from tidewise.policies import BestFixed, Static, make_policy, policy_names
 from tidewise.workload import Load, Rates
 
 
@@ -52,7 +53,7 @@ class Experiment:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.plan: Plan = read_plan(path)
-        self._text = path.read_text(encoding="utf-8")
+        self._text = read_text(path)
         with self._at("profile"):
             name = self.plan.profile
             local = path.parent / name
@@ -69,6 +70,7 @@ class Experiment:
                 raise BadInputError(
                     f"{self.start} is not in the space; the nearest is {self.space.nearest(self.start)}"
                 )
+        self._check_quota()
         self._check_failures()
         self._loads: list[tuple[LoadTable, Load]] = []
         for index, table in enumerate(self.plan.loads):
@@ -117,6 +119,14 @@ class Experiment:
                     hindsight=hindsight,
                 )
 
+    def start_of(self, policy: Policy) -> Configuration:
+        """What a run begins with: where a policy holds one configuration, that one."""
+        if isinstance(policy, BestFixed):
+            return policy.configuration
+        if isinstance(policy, Static) and policy.executors is not None:
+            return self.start.with_executors(policy.executors)
+        return self.start
+
     def policy(self, table: PolicyTable, trial: Trial) -> Policy:
         """The policy of a run; best-fixed looks at the load of this very trial."""
         if table.policy == BestFixed.name:
@@ -131,7 +141,13 @@ class Experiment:
             if table.settings:
                 raise BadInputError(f"best-fixed has no settings, but {', '.join(table.settings)} was given")
             return
+        if table.label != table.policy and table.label in policy_names():
+            raise BadInputError(f"{table.label!r} is the name of another policy; call this one something else")
         policy = make_policy(table.policy, table.settings)
+        if isinstance(policy, Static) and policy.executors is not None:
+            start = self.start.with_executors(policy.executors)
+            if start not in self.space:
+                raise BadInputError(f"static is to hold {start}, which is not in the space")
         mechanism = named_mechanism(policy)
         offered = [cost.mechanism for cost in self.space.changes]
         if mechanism is not None and mechanism not in offered:
@@ -139,6 +155,17 @@ class Experiment:
                 f"policy {table.label!r} names the mechanism {mechanism}; the profile {self.profile.name} offers "
                 f"only {', '.join(offered)}"
             )
+
+    def _check_quota(self) -> None:
+        control, start = self.plan.control, self.start
+        with self._at("control", "quota_cores"):
+            if control.quota_cores is not None and start.total_cores > control.quota_cores:
+                raise BadInputError(f"the start takes {start.total_cores:g} cores, and the quota is less; see [start]")
+        with self._at("control", "quota_memory"):
+            if control.quota_memory is not None and start.total_memory_mib > control.quota_memory:
+                raise BadInputError(
+                    f"the start takes {format_memory(start.total_memory_mib)}, and the quota is less; see [start]"
+                )
 
     def _check_failures(self) -> None:
         failures = self.plan.failures
@@ -149,8 +176,8 @@ class Experiment:
                 hint = did_you_mean(failures.kind, self.profile.failures)
                 raise BadInputError(f"the profile {self.profile.name} knows no failure {failures.kind!r}{hint}")
         with self._at("failures", "every"):
-            if failures.every <= 0 or failures.jitter < 0:
-                raise BadInputError("failures need an interval above 0s and a jitter of at least 0s")
+            if failures.every < 1 or failures.jitter < 0:
+                raise BadInputError("failures need an interval of at least 1s and a jitter of at least 0s")
             if failures.jitter > failures.every:
                 raise BadInputError(
                     f"a jitter of {format_duration(failures.jitter)} is longer than the "

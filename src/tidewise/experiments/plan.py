@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue
 
@@ -19,6 +19,7 @@ from tidewise.core import (
     Prices,
     Promises,
 )
+from tidewise.experiments.record import PARTIAL_SUFFIX
 from tidewise.experiments.toml_file import (
     Counts,
     Duration,
@@ -28,14 +29,27 @@ from tidewise.experiments.toml_file import (
     Numbers,
     Table,
     line_of,
+    read_text,
     read_toml,
 )
 from tidewise.workload import Load, Noisy, build_load
+
+_Value = TypeVar("_Value")
+
+LONGEST_NAME = 60
+LONGEST_DURATION_S = 31 * 86_400.0
+"""A second is a row in memory and on disk; a month of them is what fits."""
+DEAREST = 1e6
+"""Beyond this price, sums over a run stop being numbers that a person could check."""
 
 
 def _fit_for_a_folder(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise ValueError(f"{name!r} names a folder as well; use letters, digits, '.', '_' and '-' only")
+    if len(name) > LONGEST_NAME:
+        raise ValueError(f"{name[:20] + '...'!r} names a folder as well; use at most {LONGEST_NAME} characters")
+    if name.endswith(PARTIAL_SUFFIX):
+        raise ValueError(f"{name!r} ends like the folder of a run that is on; leave {PARTIAL_SUFFIX!r} out")
     return name
 
 
@@ -77,13 +91,17 @@ class ConfigurationTable(Table):
     def configuration(self, space: ConfigurationSpace) -> Configuration:
         largest = space.largest
         return Configuration(
-            executors=self.executors or largest.executors,
-            slots_per_executor=self.slots_per_executor or largest.slots_per_executor,
-            cores_per_executor=self.cores_per_executor or largest.cores_per_executor,
-            memory_mib_per_executor=self.memory_per_executor or largest.memory_mib_per_executor,
-            commit_interval_s=largest.commit_interval_s if self.commit_interval is None else self.commit_interval,
-            state_partitions=self.state_partitions or largest.state_partitions,
+            executors=_given(self.executors, largest.executors),
+            slots_per_executor=_given(self.slots_per_executor, largest.slots_per_executor),
+            cores_per_executor=_given(self.cores_per_executor, largest.cores_per_executor),
+            memory_mib_per_executor=_given(self.memory_per_executor, largest.memory_mib_per_executor),
+            commit_interval_s=_given(self.commit_interval, largest.commit_interval_s),
+            state_partitions=_given(self.state_partitions, largest.state_partitions),
         )
+
+
+def _given(value: _Value | None, otherwise: _Value) -> _Value:
+    return otherwise if value is None else value
 
 
 class PromisesTable(Table):
@@ -216,7 +234,7 @@ def read_plan(path: Path) -> Plan:
     What only shows when the parts are made (an unknown policy, a bad trace) is told by `experiments.run`.
     """
     plan = read_toml(path, Plan)
-    text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     for kind, names in (("loads", [load.name for load in plan.loads]), ("policies", [p.label for p in plan.policies])):
         for index, name in enumerate(names):
             if name in names[:index]:
@@ -234,9 +252,21 @@ def read_plan(path: Path) -> Plan:
             make()
         except InvalidValueError as error:
             raise BadInputError(f"{path}, line {line_of(text, (key,))}: {key}: {error}") from error
-    if plan.duration < 60:
-        raise BadInputError(f"{path}, line {line_of(text, ('duration',))}: duration must be at least 60s")
+    _check_numbers(plan, path, text)
+    return plan
+
+
+def _check_numbers(plan: Plan, path: Path, text: str) -> None:
+    """Refuse what would run for ever, fill the memory or come out as no number."""
+    if not 60 <= plan.duration <= LONGEST_DURATION_S:
+        raise BadInputError(f"{path}, line {line_of(text, ('duration',))}: duration must be from 60s to 31d")
+    if len(set(plan.seeds)) < len(plan.seeds):
+        raise BadInputError(f"{path}, line {line_of(text, ('seeds',))}: each seed can be run once; name it once")
+    if max(plan.prices.core_hour, plan.prices.gib_hour) > DEAREST:
+        raise BadInputError(f"{path}, line {line_of(text, ('prices',))}: prices must be at most {DEAREST:g}")
+    if plan.control.decide_every < 1:
+        where = line_of(text, ("control", "decide_every"))
+        raise BadInputError(f"{path}, line {where}: decide_every must be at least 1s")
     if plan.control.report_every < 1 or plan.control.report_every != int(plan.control.report_every):
         where = line_of(text, ("control", "report_every"))
         raise BadInputError(f"{path}, line {where}: report_every must be a whole number of seconds, at least 1s")
-    return plan

@@ -44,7 +44,9 @@ RUN_FILE = "run.json"
 SERIES_FILE = "series.parquet"
 JOURNAL_FILE = "journal.sqlite"
 PARTIAL_SUFFIX = ".partial"
-_OWN_FILES = frozenset({RUN_FILE, SERIES_FILE, JOURNAL_FILE, f"{JOURNAL_FILE}-wal", f"{JOURNAL_FILE}-shm"})
+_OWN_FILES = frozenset(
+    {RUN_FILE, SERIES_FILE, *(f"{JOURNAL_FILE}{ending}" for ending in ("", "-wal", "-shm", ".lock"))}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,8 @@ class RunRecord:
     """The whole plan as it was run, defaults filled in."""
     complete: bool
     """Whether the run lasted as long as it was to."""
+    failed_decisions: int = 0
+    """How often the policy or its forecaster raised an error instead of deciding; the job was kept as it was."""
     created: str
     """An ISO date, with or without the time of day."""
     format_version: int = FORMAT_VERSION

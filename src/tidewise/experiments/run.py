@@ -27,21 +27,26 @@ from tidewise.core import (
     JournalEvent,
 )
 from tidewise.engines.simulator import Simulator
+from tidewise.experiments.claim import CLAIM_FILE, claimed
+from tidewise.experiments.comparison import run_name
 from tidewise.experiments.experiment import Experiment, Trial, changes_the_job, deployed_for
 from tidewise.experiments.fixed_run import series_of
 from tidewise.experiments.plan import PolicyTable
 from tidewise.experiments.record import (
     JOURNAL_FILE,
+    PARTIAL_SUFFIX,
     ChangeRecord,
     Run,
     RunRecord,
     begin_run,
     finish_run,
+    load_run,
 )
 from tidewise.forecast import Naive
-from tidewise.policies import BestFixed
 from tidewise.workload import Rates
 
+FAILED_DECISIONS = {"policy-failed", "forecaster-failed"}
+"""The reasons by which the loop says that somebody raised an error instead of deciding."""
 FORECAST_SHOWN_S = 600.0
 """Reports show the load beside what had been forecast for it this long before."""
 
@@ -70,9 +75,9 @@ def run_experiment(
     """Run everything into the folder `home`, where each run appears when it is complete.
 
     Promises that no configuration can keep on one of the loads are found before the first run: nothing is written.
+    Where the same plan was stopped in this folder earlier, its complete runs are kept, and it goes on with the others.
     """
-    if home.exists():
-        raise BadInputError(f"{home} exists already; remove it, or choose another folder with --out")
+    kept = _runs_of_the_same_plan(experiment, home)
     runs: list[Run] = []
 
     def tell(run: str | None, now_s: float) -> None:
@@ -81,21 +86,46 @@ def run_experiment(
             progress(Progress(run=run, done_runs=len(runs), total_runs=experiment.run_count, run_share=share))
 
     tell(None, 0.0)
-    for trial in list(experiment.trials()):
-        for table in experiment.plan.policies:
-            name = f"{trial.load}-{table.label}-{trial.seed}"
-            tell(name, 0.0)
-            runs.append(
-                _run(
-                    experiment=experiment,
-                    trial=trial,
-                    table=table,
-                    folder=home / name,
-                    created=created,
-                    progress=partial(tell, name),
+    trials = list(experiment.trials())
+    with claimed(home):
+        for trial in trials:
+            for table in experiment.plan.policies:
+                name = run_name(trial.load, table.label, trial.seed)
+                tell(name, 0.0)
+                runs.append(
+                    kept.get(name)
+                    or _run(
+                        experiment=experiment,
+                        trial=trial,
+                        table=table,
+                        folder=home / name,
+                        created=created,
+                        progress=partial(tell, name),
+                    )
                 )
-            )
     return runs
+
+
+def _runs_of_the_same_plan(experiment: Experiment, home: Path) -> dict[str, Run]:
+    """What an earlier try has finished; BadInputError where the folder holds anything but tries of this very plan."""
+    if not home.exists():
+        return {}
+    taken = f"{home} exists already and is not a try of this plan; remove it, or choose another folder with --out"
+    if not home.is_dir():
+        raise BadInputError(taken)
+    kept: dict[str, Run] = {}
+    for path in home.iterdir():
+        if not path.is_dir() or path.name.endswith(PARTIAL_SUFFIX):
+            continue
+        run = load_run(path)
+        versions = (run.record.versions.get("tidewise"), run.record.versions.get("profile"))
+        if run.record.plan != experiment.plan.resolved() or versions != (__version__, experiment.profile.digest):
+            raise BadInputError(taken)
+        kept[run.record.name] = run
+    strangers = {path.name for path in home.iterdir() if not path.is_dir()} - {CLAIM_FILE}
+    if strangers and not kept:
+        raise BadInputError(taken)
+    return kept
 
 
 def _run(
@@ -110,7 +140,7 @@ def _run(
     policy = experiment.policy(table, trial)
     # A job that nobody ever changes needs no controller, and so does not pay for one.
     controlled = changes_the_job(policy)
-    start = policy.configuration if isinstance(policy, BestFixed) else experiment.start
+    start = experiment.start_of(policy)
     report_every_s = int(experiment.plan.control.report_every)
     simulator = Simulator(
         profile=experiment.profile,
@@ -176,6 +206,7 @@ def _run(
         },
         plan=experiment.plan.resolved(),
         complete=True,
+        failed_decisions=ledger.failed_decisions,
         created=created,
     )
     return finish_run(work, record, series_of(job.series(), ledger.forecast_per_s(experiment.duration_s)))
@@ -186,6 +217,7 @@ class Ledger:
     """A journal that also keeps in memory what a run's record and series need of it."""
 
     journal: Journal
+    failed_decisions: int = 0
     _requests: dict[str, ChangeRequest] = field(default_factory=dict)
     _ends: dict[str, ChangeOutcome] = field(default_factory=dict)
     _forecasts: list[Forecast] = field(default_factory=list)
@@ -194,8 +226,10 @@ class Ledger:
         written = tuple(events)
         self.journal.append(written)
         for event in written:
-            if isinstance(event, Decided) and event.forecast is not None:
-                self._forecasts.append(event.forecast)
+            if isinstance(event, Decided):
+                self.failed_decisions += event.decision.reason.code in FAILED_DECISIONS
+                if event.forecast is not None:
+                    self._forecasts.append(event.forecast)
             elif isinstance(event, ChangeRequested):
                 self._requests[event.request.request_id] = event.request
             elif isinstance(event, ChangeFinished):

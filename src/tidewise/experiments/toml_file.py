@@ -89,12 +89,7 @@ Memories = Annotated[tuple[int, ...], BeforeValidator(lambda value: tuple(map(in
 
 def read_toml(path: Path, model: type[Model]) -> Model:
     """The file as this model; BadInputError, and nothing else, for whatever is wrong with it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise BadInputError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path} cannot be read: {error}") from error
+    text = read_text(path)
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # Beside its own error: for endless numbers and deep nesting.
@@ -103,6 +98,20 @@ def read_toml(path: Path, model: type[Model]) -> Model:
         return model.model_validate(content)
     except ValidationError as error:
         raise BadInputError(_sentence(path, text, error, model)) from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that a user named; a mark that some editors put first is no part of it."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise BadInputError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise BadInputError(f"{path} is a folder; name the file in it") from None
+    except UnicodeDecodeError:
+        raise BadInputError(f"{path} is not a text file (UTF-8)") from None
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def line_of(text: str, place: Place) -> int | None:
@@ -139,7 +148,8 @@ def _lines(text: str) -> dict[Place, int]:
 
 
 def _sentence(path: Path, text: str, error: ValidationError, model: type[BaseModel]) -> str:
-    first = error.errors()[0]
+    # A key that is misspelt is missing as well: the spelling is what helps.
+    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     place: Place = first["loc"]
     line = line_of(text, place)
     where = f"{path}" + (f", line {line}" if line is not None else "")
@@ -149,8 +159,25 @@ def _sentence(path: Path, text: str, error: ValidationError, model: type[BaseMod
         return f"{where}: unknown key {str(place[-1])!r}{did_you_mean(str(place[-1]), known)}"
     if first["type"] == "missing":
         return f"{where}: {name} is missing"
+    if first["type"] in _SHAPES:
+        return f"{where}: {_SHAPES[first['type']].format(name=name, last=place[-1] if place else name)}"
     message = first["msg"].removeprefix("Value error, ")
     return f"{where}: {name or 'the file'}: {message}"
+
+
+_SHAPES = {
+    "model_type": "{name} is a table; write [{name}] and its keys below",
+    "model_attributes_type": "{name} is a table; write [{name}] and its keys below",
+    "dict_type": "{name} is a table; write [{name}] and its keys below",
+    "tuple_type": "{name} is a list; for tables write [[{last}]], once for each",
+    "too_short": "{name} is empty; give at least one",
+    "string_type": "{name} must be a text in quotes",
+    "int_type": "{name} must be a whole number",
+    "int_from_float": "{name} must be a whole number",
+    "float_type": "{name} must be a number",
+    "bool_type": "{name} must be true or false",
+}
+"""What is of the wrong kind, in words for somebody who writes TOML."""
 
 
 def _keys_at(model: type[BaseModel], place: Place) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidewise.core import format_duration
-from tidewise.experiments.comparison import BASELINE_POLICY, Aggregate
+from tidewise.experiments.comparison import BASELINE_POLICY, Aggregate, missing_runs
+from tidewise.experiments.record import Run
 from tidewise.report import wording
 
 
@@ -36,6 +37,18 @@ def headlines(aggregates: Sequence[Aggregate]) -> list[str]:
         )
     if kept and baseline is not None and baseline not in kept:
         said.append(f"Static on {load} did not keep them either: it {_broken(baseline)}.")
+    return said
+
+
+def warnings(runs: Sequence[Run]) -> list[str]:
+    """What a reader has to know before believing a comparison: runs that are missing, policies that did not work."""
+    said = [f"{sentence}." for sentence in missing_runs(runs)]
+    said += [
+        f"In {run.record.name}, {run.record.policy} failed {run.record.failed_decisions} times instead of deciding; "
+        "the journal has the errors."
+        for run in runs
+        if run.record.failed_decisions
+    ]
     return said
 
 

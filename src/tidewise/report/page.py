@@ -16,7 +16,7 @@ from tidewise.core.recovery import CALM_S
 from tidewise.experiments.comparison import Aggregate, compare
 from tidewise.experiments.record import Run
 from tidewise.report import palette, wording
-from tidewise.report.headlines import headlines
+from tidewise.report.headlines import headlines, warnings
 from tidewise.report.markup import anchor, page_text
 from tidewise.report.scenario import Looks, scenario_section
 from tidewise.report.table import COLUMNS
@@ -56,7 +56,7 @@ def build_report(runs: Sequence[Run], *, title: str = DEFAULT_TITLE) -> str:
         title=page_text(title),
         style=_package_text("page.css"),
         origin=page_text(f"{len(runs)} runs, {wording.listing(origins)}."),
-        headlines=_headlines(list(sections.values())),
+        headlines=_headlines(list(sections.values()), warnings(runs)),
         contents=_contents(sections),
         scenarios="\n".join(scenario_section(place, members, runs, looks) for place, members in sections.items()),
         definitions=_definitions(),
@@ -88,9 +88,11 @@ def _package_text(name: str) -> str:
     return files("tidewise.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _headlines(scenarios: Sequence[Sequence[Aggregate]]) -> str:
+def _headlines(scenarios: Sequence[Sequence[Aggregate]], warned: Sequence[str]) -> str:
     said = [sentence for aggregates in scenarios for sentence in headlines(aggregates)]
-    return f"<ul>{''.join(f'<li>{page_text(sentence)}</li>' for sentence in said)}</ul>"
+    items = [f'<li class="warning">{page_text(sentence)}</li>' for sentence in warned]
+    items += [f"<li>{page_text(sentence)}</li>" for sentence in said]
+    return f"<ul>{''.join(items)}</ul>"
 
 
 def _contents(sections: dict[str, list[Aggregate]]) -> str:
