@@ -32,8 +32,8 @@ lint: $(READY) ## style, types and the layers of the house
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(READY) ## measure, and write docs/benchmarks.md
-	@$(BIN)/python -m bench
+bench: $(READY) ## measure, and write docs/benchmarks.md (make bench TRACES=folder: on released traces)
+	@$(BIN)/python -m bench $(if $(TRACES),--traces $(TRACES))
 
 soak: $(READY) ## the slow proofs
 	@$(BIN)/pytest -m soak

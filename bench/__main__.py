@@ -36,7 +36,8 @@ def main() -> None:
         print(f"\n== {name}", flush=True)
         section = BENCHES[name](options.traces)
         print(section)
-        update_page(PAGE, name, section, command=f"python -m bench {name}", date=today)
+        given = "" if options.traces is None else " --traces FOLDER"
+        update_page(PAGE, name, section, command=f"python -m bench {name}{given}", date=today)
 
 
 if __name__ == "__main__":

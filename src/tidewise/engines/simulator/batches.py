@@ -29,6 +29,7 @@ class MicroBatches:
         self._conditions = conditions
         self._rates: list[float] = rates.tolist()
         self._rates_array = rates
+        self._cpu_s_per_record = profile.capacity.cpu_s_per_record
         self._arrived_before: list[float] = np.concatenate(([0.0], np.cumsum(rates))).tolist()
         noise_share = math.hypot(batch.noise_share, profile.capacity.noise_share)
         self._noise: list[float] = np.exp(noise_share * random.standard_normal(len(rates))).tolist()
@@ -93,48 +94,76 @@ class MicroBatches:
             self._stretch_batch(float(first), (self._ends_s - first) * self._priced_at / capacity)
             self._priced_at = capacity
         for second in range(first, stop):
-            self._seconds = second + 1
-            self._done.append(0.0)
-            self._busy.append(0.0)
-            self._cpu.append(0.0)
-            self._work(second, commit_interval_s)
+            self._work(second)
+        self._seconds = stop
 
-    def _work(self, second: int, interval_s: float) -> None:
-        """One second, with as many batches as begin, run or end in it."""
-        conditions = self._conditions
-        end = second + 1.0
+    def _work(self, second: int) -> None:
+        """One second, with as many batches as begin, run or end in it.
+
+        Most of a simulation's time is spent here: no calls for what can be said in a line.
+        """
+        begin, end = float(second), second + 1.0
+        down_until = self._conditions.down_until_s
+        done = busy = cpu = 0.0
         while True:
-            if self._begun_s is not None:
-                ran_s = min(end, self._ends_s) - max(float(second), self._begun_s)
-                self._busy[second] += ran_s * self._work_share
-                self._cpu[second] += ran_s * self._cpu_per_s
-                if self._ends_s > end:
-                    return
-                self._commit(second, interval_s)
+            begun = self._begun_s
+            if begun is not None:
+                ends = self._ends_s
+                ran_s = (ends if ends < end else end) - (begun if begun > begin else begin)
+                busy += ran_s * self._work_share
+                cpu += ran_s * self._cpu_per_s
+                if ends > end:
+                    break
+                done += self._takes_to - self._committed
+                self._commit(begun, ends)
                 continue
-            start = max(self._next_start_s, conditions.down_until_s, float(second))
+            start = self._next_start_s
+            if start < down_until:
+                start = down_until
+            if start < begin:
+                start = begin
             if start >= end:
-                return
-            arrived = self._arrived_before[second] + self._rates[second] * (start - second)
-            waiting = arrived - self._committed
-            if waiting <= 0.0 or conditions.capacity_per_s <= 0.0:
-                self._next_start_s = start + (interval_s or _POLL_S)
-                self._last_begun_s = start  # whoever comes later has not waited for the batches that found nothing
-                continue
-            work_s = self._work_s(start, waiting)
-            takes_s = (self._batch.fixed_s + work_s) * self._noise[second]
-            self._begun_s = start
-            self._ends_s = start + takes_s
-            self._takes_to = arrived
-            self._priced_at = conditions.capacity_per_s
-            self._work_share = work_s / (self._batch.fixed_s + work_s)
-            cpu_s = self._batch.fixed_cpu_s + waiting * self._profile.capacity.cpu_s_per_record
-            self._cpu_per_s = cpu_s / takes_s
+                break
+            self._start(second, start)
+        self._done.append(done)
+        self._busy.append(busy)
+        self._cpu.append(cpu)
+
+    def _start(self, second: int, start: float) -> None:
+        """Begin a batch with what has arrived by now, or look again later where that is nothing."""
+        arrived = self._arrived_before[second] + self._rates[second] * (start - second)
+        waiting = arrived - self._committed
+        capacity = self._conditions.capacity_per_s
+        if waiting <= 0.0 or capacity <= 0.0:
+            self._next_start_s = start + (self._interval_s or _POLL_S)
+            self._last_begun_s = start  # whoever comes later has not waited for the batches that found nothing
+            return
+        fixed_s = self._batch.fixed_s
+        work_s = self._work_s(start, waiting)
+        takes_s = (fixed_s + work_s) * self._noise[second]
+        self._begun_s = start
+        self._ends_s = start + takes_s
+        self._takes_to = arrived
+        self._priced_at = capacity
+        self._work_share = work_s / (fixed_s + work_s)
+        self._cpu_per_s = (self._batch.fixed_cpu_s + waiting * self._cpu_s_per_record) / takes_s
+
+    def _commit(self, begun: float, ends: float) -> None:
+        self._committed = self._takes_to
+        self._commits.append((ends, self._committed, self._last_begun_s, begun))
+        self._last_begun_s = begun
+        self._begun_s = None
+        # The next batch starts at the next full interval, or at once when this one has outlasted it.
+        interval_s = self._interval_s
+        due = (begun // interval_s + 1.0) * interval_s if interval_s > 0 else ends
+        self._next_start_s = ends if ends > due else due
 
     def _work_s(self, start_s: float, records: float) -> float:
         """How long these records take from here on, while the job may still be warming up."""
         conditions = self._conditions
         full = conditions.capacity_per_s
+        if start_s >= conditions.warm_until_s and start_s >= conditions.impaired_until_s:
+            return records / full
         now_s = start_s
         while now_s < max(conditions.warm_until_s, conditions.impaired_until_s):
             speed = max(_SLOWEST, conditions.speed_at(now_s + 0.5))
@@ -143,19 +172,6 @@ class MicroBatches:
             records -= full * speed
             now_s += 1.0
         return now_s - start_s + records / full
-
-    def _commit(self, second: int, interval_s: float) -> None:
-        begun, ends = self._begun_s, self._ends_s
-        if begun is None:
-            return
-        self._done[second] += self._takes_to - self._committed
-        self._committed = self._takes_to
-        self._commits.append((ends, self._committed, self._last_begun_s, begun))
-        self._last_begun_s = begun
-        self._begun_s = None
-        # The next batch starts at the next full interval, or at once when this one has outlasted it.
-        due = (begun // interval_s + 1.0) * interval_s if interval_s > 0 else ends
-        self._next_start_s = max(ends, due)
 
     def stretch(self, first: int, stop: int) -> Stretch:
         """What a report over these seconds can say."""

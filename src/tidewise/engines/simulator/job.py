@@ -31,7 +31,7 @@ from tidewise.engines.simulator.profile import OUT_OF_MEMORY, SimulatorProfile
 from tidewise.engines.simulator.stretch import Processing
 from tidewise.engines.simulator.timeline import Timeline
 
-_LOOK_AT_MEMORY_EVERY_S = 10
+_LOOK_AT_MEMORY_EVERY_S = 30
 """State grows over minutes; looking at it every second would cost half of the simulator's speed."""
 
 Copies = Sequence[tuple[Configuration, float]]
