@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from tidewise.core.change import ChangeOutcome, ChangeRequest, Origin, ProfileOutcome, ProfileRequest
 from tidewise.core.checks import require, require_finite, require_text
@@ -14,41 +15,43 @@ from tidewise.core.observation import Observation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerStarted:
+class _Event:
+    """Something that happened."""
+
+    texts: ClassVar[tuple[str, ...]] = ()
+    """The fields of an event that must not be blank."""
+    at_s: float
+    """When, on the clock of the run."""
+
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s)
+        for name in self.texts:
+            require_text(name, getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerStarted(_Event):
     """A controller began its work, for the first time or after a crash."""
 
-    at_s: float
+    texts: ClassVar[tuple[str, ...]] = ("version", "policy")
     version: str
     policy: str
     configuration: Configuration
     """What the engine said was running."""
 
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-        require_text("version", self.version)
-        require_text("policy", self.policy)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
+class Reported(_Event):
     """A report of the engine arrived."""
 
     at_s: float
     """When it arrived, which may be later than the end of its window."""
     observation: Observation
 
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ticked:
+class Ticked(_Event):
     """Time passed; the only event that is not worth a line in the journal."""
-
-    at_s: float
-
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
 
 
 class Verdict(StrEnum):
@@ -77,18 +80,14 @@ class GuardVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class Decided(_Event):
     """A decision of the policy, of an operator or of the loop itself, and what the guards made of it."""
 
-    at_s: float
     origin: Origin
     decision: Decision
     verdicts: tuple[GuardVerdict, ...] = ()
     forecast: Forecast | None = None
     """The forecast it rested on."""
-
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
 
     @property
     def vetoed(self) -> bool:
@@ -96,159 +95,107 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeRequested:
+class ChangeRequested(_Event):
     """The engine is to carry out a change; written before it is told."""
 
-    at_s: float
     request: ChangeRequest
 
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeFinished:
+class ChangeFinished(_Event):
     """The engine told how a change ended."""
 
-    at_s: float
     outcome: ChangeOutcome
-
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeExpired:
+class ChangeExpired(_Event):
     """A change did not reach its target before its deadline."""
 
-    at_s: float
+    texts: ClassVar[tuple[str, ...]] = ("request_id",)
     request_id: str
     configuration: Configuration
     """What ran at the deadline."""
 
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-        require_text("request_id", self.request_id)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeSettled:
+class ChangeSettled(_Event):
     """A change came through its time of probation."""
 
-    at_s: float
+    texts: ClassVar[tuple[str, ...]] = ("request_id",)
     request_id: str
-
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-        require_text("request_id", self.request_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileRequested:
+class ProfileRequested(_Event):
     """The engine is to measure configurations beside the job; written before it is told."""
 
-    at_s: float
     request: ProfileRequest
 
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileFinished:
+class ProfileFinished(_Event):
     """The engine told what the copies showed."""
 
-    at_s: float
     outcome: ProfileOutcome
 
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileExpired:
+class ProfileExpired(_Event):
     """A profile gave no result before its deadline."""
 
-    at_s: float
+    texts: ClassVar[tuple[str, ...]] = ("request_id",)
     request_id: str
-
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-        require_text("request_id", self.request_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FaultInjected:
+class FaultInjected(_Event):
     """The experiment broke something on purpose; the loop is not told, the report is."""
 
-    at_s: float
+    texts: ClassVar[tuple[str, ...]] = ("fault",)
     fault: str
     """Its kind, as the engine names it."""
 
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-        require_text("fault", self.fault)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paused:
+class Paused(_Event):
     """A person told the loop to leave the job alone."""
 
-    at_s: float
+    texts: ClassVar[tuple[str, ...]] = ("by",)
     by: str
-
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-        require_text("by", self.by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
+class Resumed(_Event):
     """A person told the loop to act again."""
 
-    at_s: float
+    texts: ClassVar[tuple[str, ...]] = ("by",)
     by: str
-
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-        require_text("by", self.by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overridden:
+class Overridden(_Event):
     """A person wants this configuration, whatever the policy says, until the override is lifted."""
 
-    at_s: float
+    texts: ClassVar[tuple[str, ...]] = ("by",)
     by: str
     target: Configuration
 
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-        require_text("by", self.by)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OverrideLifted:
+class OverrideLifted(_Event):
     """The policy decides again."""
 
-    at_s: float
+    texts: ClassVar[tuple[str, ...]] = ("by",)
     by: str
-
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-        require_text("by", self.by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerStopped:
+class ControllerStopped(_Event):
     """The controller ended in order."""
 
-    at_s: float
+    texts: ClassVar[tuple[str, ...]] = ("reason",)
     reason: str
-
-    def __post_init__(self) -> None:
-        require_finite("at_s", self.at_s)
-        require_text("reason", self.reason)
 
 
 JournalEvent = (
