@@ -232,7 +232,7 @@ def test_a_mechanism_makes_no_difference_by_being_named(tmp_path: Path) -> None:
         (Reactive(mechanism=Mechanism.REDEPLOY), Mechanism.REDEPLOY),
         (Static(), None),
         (Static(mechanism=Mechanism.REDEPLOY), None),
-        (BestFixed(configuration=Configuration(executors=1), mechanism=Mechanism.REDEPLOY), None),
+        (BestFixed(configuration=Configuration(executors=1)), None),
     ],
 )
 def test_a_job_is_deployed_for_what_will_change_its_executors(policy: Policy, mechanism: Mechanism | None) -> None:

@@ -13,6 +13,8 @@ from typing import Annotated
 from tidewise.core.errors import InvalidValueError
 from tidewise.core.quantities import parse_duration_s
 
+ONLY_FROM_PYTHON = "(from Python only)"
+"""How a value is marked that no plan can write."""
 NONE = "none"
 """How a file says None: TOML has no word of its own for it."""
 
@@ -153,7 +155,7 @@ def _choice(choices: Mapping[str, object]) -> Reader:
 def _as_it_is(hint: object) -> Reader:
     """Values that only code can give: nothing to read, only to check as far as can be."""
     kind = typing.get_origin(hint) or hint
-    allowed = f"a {getattr(hint, '__name__', hint)} (from Python only)"
+    allowed = f"a {getattr(hint, '__name__', hint)} {ONLY_FROM_PYTHON}"
 
     def read(value: object) -> object:
         try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tidewise.core.errors import BadInputError, InvalidValueError, PermanentError
-from tidewise.core.readers import NONE, Reader, Readers, did_you_mean, reader_of
+from tidewise.core.readers import NONE, ONLY_FROM_PYTHON, Reader, Readers, did_you_mean, reader_of
 
 Maker = Callable[..., object]
 """A class or a function whose arguments are annotated and can be given by name."""
@@ -38,6 +38,11 @@ class Setting:
     def allowed(self) -> str:
         """What may be written, in words."""
         return self.reader.allowed
+
+    @property
+    def can_be_written(self) -> bool:
+        """Whether a plan can give it, and not only code."""
+        return ONLY_FROM_PYTHON not in self.allowed
 
     def read(self, value: object) -> object:
         """The argument; InvalidValueError, beginning with the setting's name, where the value cannot be that."""

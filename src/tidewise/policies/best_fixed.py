@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tidewise.core import Configuration, Decision, Mechanism, Observation, Situation
+from tidewise.core import Configuration, Decision, Observation, Situation
 from tidewise.policies.static import hold
 
 
@@ -24,8 +24,6 @@ class BestFixed:
 
     configuration: Configuration
     """What hindsight found."""
-    mechanism: Mechanism | None = None
-    """How to move there; none leaves it to the engine."""
 
     @property
     def history_s(self) -> float:
@@ -35,4 +33,4 @@ class BestFixed:
         """Nothing to learn: everything is known already."""
 
     def decide(self, situation: Situation) -> Decision:
-        return hold(situation, self.configuration, mechanism=self.mechanism)
+        return hold(situation, self.configuration, mechanism=None)

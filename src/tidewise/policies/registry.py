@@ -34,6 +34,7 @@ class PolicyDescription:
     summary: str
     """The first line of its docstring."""
     settings: tuple[Setting, ...]
+    """Those that a plan can write."""
     package: str
     """Which installed package offers it."""
     problem: str | None = None
@@ -83,7 +84,7 @@ def describe() -> tuple[PolicyDescription, ...]:
 def _describe(name: str, package: str) -> PolicyDescription:
     try:
         policy = find_policy(name)
-        settings = settings_of(policy)
+        settings = tuple(setting for setting in settings_of(policy) if setting.can_be_written)
     except BadInputError as broken:
         return PolicyDescription(name=name, summary="", settings=(), package=package, problem=str(broken))
     summary = (inspect.getdoc(policy) or "").partition("\n")[0]
