@@ -126,10 +126,10 @@ class ForecasterConformance:
         for observation in seen[:10_000]:
             forecaster.learn(observation)
         half = len(pickle.dumps(forecaster))
-        start_s = time.perf_counter()
+        start_s = time.process_time()
         for observation in seen[10_000:]:
             forecaster.learn(observation)
-        each_s = (time.perf_counter() - start_s) / 10_000
+        each_s = (time.process_time() - start_s) / 10_000
         whole = len(pickle.dumps(forecaster))
         assert whole <= self.state_limit_bytes, f"its state takes {whole:,} bytes"
         assert whole <= self.state_growth * half, f"its state grew from {half:,} to {whole:,} bytes"
@@ -207,6 +207,6 @@ class ForecasterConformance:
 
 
 def _took_s(forecaster: Forecaster) -> float:
-    start_s = time.perf_counter()
+    start_s = time.process_time()
     forecaster.forecast(horizon_s=600.0, step_s=10.0)
-    return time.perf_counter() - start_s
+    return time.process_time() - start_s
