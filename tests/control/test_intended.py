@@ -126,3 +126,14 @@ def test_the_quota_counts_executors_that_are_being_replaced() -> None:
     loop.handle(ControllerStarted(at_s=0.0, version="test", policy="test", configuration=config(8)))
     loop.handle(Reported(at_s=10.0, observation=observation(10.0, config(7))))
     assert loop.handle(Ticked(at_s=10.0)).commands == ()
+
+
+def test_what_somebody_else_made_of_the_job_during_a_lost_change_is_what_is_meant_then() -> None:
+    bench = Bench(config(4))
+    request = bench.ask(10.0, config(4), config(8))
+    bench.report(30.0, config(6))  # On the way, or somebody's doing: nobody knows while the change is on.
+    assert bench.loop.state.intended == config(4)
+    bench.report(request.deadline_s, config(6))
+    bench.tell(Ticked(at_s=request.deadline_s + 1.0))
+    assert bench.loop.state.requested != config(8)
+    assert bench.loop.state.intended == bench.loop.state.observed == config(6)

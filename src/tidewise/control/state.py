@@ -280,6 +280,8 @@ class State:
     def _change_expired(self, event: ChangeExpired) -> None:
         if self._step(event.request_id, Step.EXPIRE):
             self.last_change_finished_at_s = event.at_s
+            # Nobody is under way any more: what runs now, whoever brought it about, is what there is to go by.
+            self._mean(event.configuration, event.at_s)
             self._went_wrong(event.at_s)
 
     def _went_wrong(self, at_s: float) -> None:
