@@ -105,19 +105,6 @@ COLUMNS: tuple[Column, ...] = (
         cell=_over(lambda over: over.gib),
     ),
     Column(
-        title="all-in core-h / static",
-        meaning="Everything counted: drivers, double running during handovers, profiling and the controller as well; "
-        "over everything that the static run used.",
-        cell=_over(lambda over: over.all_in_core),
-        brief=False,
-    ),
-    Column(
-        title="all-in GiB-h / static",
-        meaning="The same for memory.",
-        cell=_over(lambda over: over.all_in_gib),
-        brief=False,
-    ),
-    Column(
         title="good seconds",
         meaning="Share of ALL seconds in which the job was up and the median latency was at most twice the median "
         "latency of the static run (over the seconds in which that one was up and gave output). "
@@ -130,7 +117,6 @@ COLUMNS: tuple[Column, ...] = (
         meaning="Whether every promise was kept, with every seed: the promised latency in the promised share of all "
         "seconds, and each recovery within the promised time.",
         cell=_promises,
-        words=True,
     ),
     Column(
         title="promised latency",
@@ -160,13 +146,6 @@ COLUMNS: tuple[Column, ...] = (
         cell=_latency(lambda latency: latency.p99_s),
     ),
     Column(
-        title="changes",
-        meaning="Changes per run that were asked for, by how they were made; how many of them failed, and how many "
-        "were the undoing of another.",
-        cell=_changes,
-        words=True,
-    ),
-    Column(
         title="recovery mean",
         meaning="From a failure until the job was up and the median latency at most twice what it had been before for "
         f"{CALM_S} s in a row. Before: the median over the last {BEFORE_S} seconds, good or not, in which the job was "
@@ -186,6 +165,26 @@ COLUMNS: tuple[Column, ...] = (
         meaning=f"Recoveries known to have taken longer than {SLOW_RECOVERY_S:.0f} s, of all failures over all seeds; "
         "one that was cut off later than that counts.",
         cell=_slow,
+        brief=False,
+    ),
+    Column(
+        title="changes",
+        meaning="Changes per run that were asked for, by how they were made; how many of them failed, and how many "
+        "were the undoing of another.",
+        cell=_changes,
+        words=True,
+    ),
+    Column(
+        title="all-in core-h / static",
+        meaning="Everything counted: drivers, double running during handovers, profiling and the controller as well; "
+        "over everything that the static run used.",
+        cell=_over(lambda over: over.all_in_core),
+        brief=False,
+    ),
+    Column(
+        title="all-in GiB-h / static",
+        meaning="The same for memory.",
+        cell=_over(lambda over: over.all_in_gib),
         brief=False,
     ),
 )
