@@ -117,21 +117,21 @@ def measure(traces: Path | None) -> str:
 
 
 _REASONS = """\
-Where it comes from: capacity and latency at rest are fitted on the released profiles, detection and downtime of a \
-failure on the static run, the gap of each mechanism on the published bad seconds per change. No other parameter was \
-fitted on a policy's run, but reactive is not an untouched validation: three choices were made after its misfit had \
-been seen. A job deployed for in-place rescale restarts on the workers that are left when a failure takes one away, and \
-once more when it is back, while any other job waits for it (before that, reactive's mean recovery was 78 s); CPU is \
-read interval by interval as a metrics server gives it, the seconds of a restart included (before that, 230-360 \
-changes); and the interval is 60 s, which is not published (with 15 s it changes nearly twice as often and costs a \
-tenth more, with 120 s or more it changes less often). All three belong to the cluster or to Kubernetes, and none has a \
-number fitted to reactive's figures. DS2 is untouched.
+Where it comes from: capacity and latency at rest are fitted on the released profiles, detection and downtime of \
+a failure on the static run, the gap of each mechanism on the published bad seconds per change. No other \
+parameter was fitted on a policy's run, but reactive is not an untouched validation: three choices were made \
+after its misfit had been seen. A job deployed for in-place rescale restarts on the workers that are left when a \
+failure takes one away, and once more when it is back, while any other job waits for it (before that, reactive's \
+mean recovery was 78 s); CPU is read interval by interval as a metrics server gives it, the seconds of a restart \
+included (before that, 230-360 changes); and the interval is 60 s, which is not published (with 15 s it changes \
+nearly twice as often and costs a tenth more, with 120 s or more it changes less often). All three belong to the \
+cluster or to Kubernetes, and none has a number fitted to reactive's figures. DS2 is untouched.
 
-What does not fit, and why: **DS2** changes far less often here than published and so loses fewer seconds; its core-h, \
-its recoveries and its bad seconds per change fit. The Flink operator watches every operator of the job, sets a \
-parallelism for each and redeploys when any one of them leaves its band, also where the number of workers stays. A job \
-is one operator here, with one pool of slots as on Spark, so it redeploys only when the whole job leaves the band. That \
-this is the reason is our reading: the published runs do not say what set off each change."""
+What does not fit, and why: **DS2** changes far less often here than published and so loses fewer seconds; its \
+core-h, its recoveries and its bad seconds per change fit. The Flink operator watches every operator of the job, \
+sets a parallelism for each and redeploys when any one of them leaves its band, also where the number of workers \
+stays. A job is one operator here, with one pool of slots as on Spark, so it redeploys only when the whole job \
+leaves the band. That this is the reason is our reading: the published runs do not say what set off each change."""
 
 
 def _tell(progress: Progress) -> None:
