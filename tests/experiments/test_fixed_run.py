@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tidewise.experiments.fit_paper_cluster import DURATION_S, FAILURE_COUNT, FAILURES, SEEDS
 from tidewise.experiments.fixed_run import UNBROKEN_END_S, fault_schedule
 from tidewise.experiments.plan import FailuresTable, read_plan
+from tidewise.experiments.toml_file import TomlFile
 
 PAPER = Path(__file__).parents[2] / "bench" / "plans" / "paper-ysb.toml"
 
@@ -41,7 +42,7 @@ def test_failures_come_in_order_early_enough_and_as_many_for_every_seed(
 
 
 def test_the_fit_breaks_what_the_benchmark_breaks_when_it_does() -> None:
-    plan = read_plan(PAPER)
+    plan = read_plan(TomlFile(PAPER))
     assert plan.failures == FAILURES
     assert plan.duration == DURATION_S
     assert plan.seeds == SEEDS

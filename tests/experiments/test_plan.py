@@ -13,6 +13,7 @@ from tests.experiments.plans import GOOD, write_plan
 from tidewise.core import BadInputError, Mechanism
 from tidewise.experiments import DEMO_PLAN, Experiment
 from tidewise.experiments.plan import read_plan
+from tidewise.experiments.toml_file import TomlFile
 
 
 def test_a_right_plan_becomes_what_it_says(tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ def test_whatever_is_written_is_a_plan_or_a_clear_error(tmp_path_factory: pytest
     path = tmp_path_factory.mktemp("plan") / "plan.toml"
     path.write_text(garbage, encoding="utf-8", errors="replace")
     with pytest.raises(BadInputError):
-        read_plan(path)
+        read_plan(TomlFile(path))
 
 
 @given(line=st.integers(min_value=0, max_value=38), text=st.text(alphabet="abc=[]\"' 1.#", max_size=12))

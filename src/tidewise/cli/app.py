@@ -16,9 +16,10 @@ from tidewise.cli.choices import choice_row, print_choice
 from tidewise.cli.output import BAD_INPUT, STOPPED, console, experiment_progress, print_json
 from tidewise.cli.summary import summary_rows
 from tidewise.core import PermanentError, TidewiseError
-from tidewise.experiments import DEMO_PLAN, Experiment, Run, compare, find_runs, run_experiment
+from tidewise.experiments import DEMO_PLAN, Experiment, Run, by_scenario, compare, find_runs, run_experiment
 from tidewise.policies import describe
-from tidewise.report import headlines, terminal_table, warnings, write_report
+from tidewise.report import DEFAULT_TITLE, headlines, terminal_table, warnings, write_report
+from tidewise.report.wording import origin
 from tidewise.workload import describe_loads
 
 app = typer.Typer(
@@ -104,7 +105,7 @@ def run_plan(
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders of runs.", show_default=False)],
     to: Annotated[Path, typer.Option("--to", help="The page to write.")] = Path(REPORT_NAME),
-    title: Annotated[str | None, typer.Option("--title", help="The page's title.", show_default=False)] = None,
+    title: Annotated[str, typer.Option("--title", help="The page's title.")] = DEFAULT_TITLE,
     json: Json = False,
 ) -> None:
     """Turn any set of runs into one self-contained HTML page, and print its summary.
@@ -152,22 +153,18 @@ def _run(experiment: Experiment, home: Path, *, quiet: bool) -> list[Run]:
         return run_experiment(experiment, home, created=created, progress=progress)
 
 
-def _show(runs: list[Run], *, report: Path, json: bool, title: str | None = None) -> None:
+def _show(runs: list[Run], *, report: Path, json: bool, title: str = DEFAULT_TITLE) -> None:
     aggregates = compare(runs)
-    if title is None:
-        write_report(runs, report)
-    else:
-        write_report(runs, report, title=title)
+    write_report(runs, report, title=title, aggregates=aggregates)
     for sentence in warnings(runs):
         sys.stderr.write(f"tidewise: careful: {sentence}\n")
     if json:
         print_json({"report": str(report), "runs": summary_rows(aggregates)})
         return
     screen = console()
-    for scenario in dict.fromkeys(aggregate.scenario for aggregate in aggregates):
-        simulated = f"simulated with profile {scenario.profile}" if scenario.profile else f"on {scenario.engine}"
-        rows = [aggregate for aggregate in aggregates if aggregate.scenario == scenario]
-        screen.print(terminal_table(rows, title=f"{scenario.load} ({simulated})", width=screen.width))
+    for rows in by_scenario(aggregates):
+        scenario = rows[0].scenario
+        screen.print(terminal_table(rows, title=f"{scenario.load} ({origin(scenario)})", width=screen.width))
         for sentence in headlines(rows):
             screen.print(sentence, highlight=False, markup=False)
         screen.print()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tidewise.experiments.comparison import Aggregate, compare, missing_runs
+from tidewise.experiments.comparison import Aggregate, by_scenario, compare, missing_runs
 from tidewise.experiments.experiment import Experiment
 from tidewise.experiments.record import Run, find_runs, load_run
 from tidewise.experiments.run import Progress, run_experiment
@@ -15,6 +15,7 @@ __all__ = [
     "Experiment",
     "Progress",
     "Run",
+    "by_scenario",
     "compare",
     "find_runs",
     "load_run",

@@ -63,6 +63,11 @@ class Aggregate:
     summaries: tuple[Summary, ...]
     """In order of seed; never empty."""
 
+    @property
+    def kept_promises(self) -> bool:
+        """Whether every promise held, with every seed."""
+        return all(summary.kept_promises for summary in self.summaries)
+
     def spread(self, figure: Callable[[Summary], Measured | None]) -> Spread | None:
         return spread_of(figure(summary) for summary in self.summaries)
 
@@ -100,6 +105,11 @@ def compare(runs: Iterable[Run]) -> tuple[Aggregate, ...]:
         Aggregate(scenario=scenario, policy=policy, summaries=tuple(summaries))
         for (scenario, policy), summaries in gathered.items()
     )
+
+
+def by_scenario(aggregates: Iterable[Aggregate]) -> list[tuple[Aggregate, ...]]:
+    """What can stand in one table: the policies of each scenario, in the order of `compare`."""
+    return [tuple(members) for _, members in itertools.groupby(aggregates, key=lambda one: one.scenario)]
 
 
 def missing_runs(runs: Iterable[Run]) -> tuple[str, ...]:

@@ -14,7 +14,6 @@ from tidewise.core import (
     BadInputError,
     Configuration,
     ConfigurationSpace,
-    InvalidValueError,
     Mechanism,
     Parameter,
     Policy,
@@ -29,7 +28,7 @@ from tidewise.experiments.fixed_run import fault_schedule
 from tidewise.experiments.hindsight import Hindsight
 from tidewise.experiments.plan import LoadTable, Plan, PolicyTable, read_plan
 from tidewise.experiments.record import FaultRecord
-from tidewise.experiments.toml_file import line_of, read_text
+from tidewise.experiments.toml_file import TomlFile
 from tidewise.policies import BestFixed, Static, make_policy, policy_names
 from tidewise.workload import Load, Rates
 
@@ -51,20 +50,17 @@ class Experiment:
     """Everything a plan needs; building it finds what is wrong with the plan, with the line in its file."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self.plan: Plan = read_plan(path)
-        self._text = read_text(path)
-        with self._at("profile"):
+        self._file = TomlFile(path)
+        self.plan: Plan = read_plan(self._file)
+        with self._file.at("profile"):
             name = self.plan.profile
             local = path.parent / name
             self.profile: SimulatorProfile = load_profile(str(local) if name.endswith(".toml") else name)
-        with self._at("promises"):
-            self.promises: Promises = self.plan.promises.promises()
-        with self._at("prices"):
-            self.prices: Prices = self.plan.prices.prices()
-        with self._at("space"):
+        self.promises: Promises = self.plan.promises.promises()
+        self.prices: Prices = self.plan.prices.prices()
+        with self._file.at("space"):
             self.space: ConfigurationSpace = self.plan.space.space(self.profile.changes)
-        with self._at("start"):
+        with self._file.at("start"):
             self.start: Configuration = self.plan.start.configuration(self.space)
             if self.start not in self.space:
                 raise BadInputError(
@@ -74,12 +70,12 @@ class Experiment:
         self._check_failures()
         self._loads: list[tuple[LoadTable, Load]] = []
         for index, table in enumerate(self.plan.loads):
-            with self._at("loads", index):
+            with self._file.at("loads", index):
                 load = table.load(path.parent)
                 load.rates_per_s(self.duration_s, self.plan.seeds[0])
                 self._loads.append((table, load))
         for index, policy in enumerate(self.plan.policies):
-            with self._at("policies", index):
+            with self._file.at("policies", index):
                 self._check_policy(policy)
 
     @property
@@ -106,7 +102,7 @@ class Experiment:
                     promises=self.promises,
                     prices=self.prices,
                 )
-                with self._at("loads", index):
+                with self._file.at("loads", index):
                     if not np.any(rates > 0):
                         raise BadInputError(f"the load {table.name!r} is zero in every second")
                     hindsight.refuse_the_impossible(table.name, self.start)
@@ -158,10 +154,10 @@ class Experiment:
 
     def _check_quota(self) -> None:
         control, start = self.plan.control, self.start
-        with self._at("control", "quota_cores"):
+        with self._file.at("control", "quota_cores"):
             if control.quota_cores is not None and start.total_cores > control.quota_cores:
                 raise BadInputError(f"the start takes {start.total_cores:g} cores, and the quota is less; see [start]")
-        with self._at("control", "quota_memory"):
+        with self._file.at("control", "quota_memory"):
             if control.quota_memory is not None and start.total_memory_mib > control.quota_memory:
                 raise BadInputError(
                     f"the start takes {format_memory(start.total_memory_mib)}, and the quota is less; see [start]"
@@ -171,11 +167,11 @@ class Experiment:
         failures = self.plan.failures
         if failures is None:
             return
-        with self._at("failures", "kind"):
+        with self._file.at("failures", "kind"):
             if failures.kind not in self.profile.failures:
                 hint = did_you_mean(failures.kind, self.profile.failures)
                 raise BadInputError(f"the profile {self.profile.name} knows no failure {failures.kind!r}{hint}")
-        with self._at("failures", "every"):
+        with self._file.at("failures", "every"):
             if failures.every < 1 or failures.jitter < 0:
                 raise BadInputError("failures need an interval of at least 1s and a jitter of at least 0s")
             if failures.jitter > failures.every:
@@ -184,9 +180,6 @@ class Experiment:
                     f"{format_duration(failures.every)} from one failure to the next, so they could change places; "
                     "make it shorter"
                 )
-
-    def _at(self, *place: str | int) -> _Where:
-        return _Where(self._path, line_of(self._text, place))
 
 
 def named_mechanism(policy: Policy) -> Mechanism | None:
@@ -211,17 +204,3 @@ def deployed_for(policy: Policy, space: ConfigurationSpace) -> Mechanism | None:
 def _digest(load: Load, duration_s: int) -> str:
     # Rounded: the last bits of a float are no other load.
     return hashlib.sha256(load.rates_per_s(duration_s, 0).round(6).tobytes()).hexdigest()[:12]
-
-
-class _Where:
-    """Adds file and line to whatever is found wrong inside."""
-
-    def __init__(self, path: Path, line: int | None) -> None:
-        self._prefix = f"{path}" + (f", line {line}" if line is not None else "")
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, BadInputError | InvalidValueError):
-            raise BadInputError(f"{self._prefix}: {error}") from error

@@ -10,7 +10,6 @@ from pydantic import AfterValidator, ConfigDict, Field, JsonValue
 
 from tidewise.control import GuardSettings, LoopSettings
 from tidewise.core import (
-    BadInputError,
     ChangeCost,
     Configuration,
     ConfigurationSpace,
@@ -28,9 +27,7 @@ from tidewise.experiments.toml_file import (
     Memory,
     Numbers,
     Table,
-    line_of,
-    read_text,
-    read_toml,
+    TomlFile,
 )
 from tidewise.workload import Load, Noisy, build_load
 
@@ -228,20 +225,16 @@ class Plan(Table):
         return plain
 
 
-def read_plan(path: Path) -> Plan:
+def read_plan(file: TomlFile) -> Plan:
     """The plan in this file; BadInputError for whatever is wrong with the file itself.
 
-    What only shows when the parts are made (an unknown policy, a bad trace) is told by `experiments.run`.
+    What only shows when the parts are made (an unknown policy, a bad trace) is told by `Experiment`.
     """
-    plan = read_toml(path, Plan)
-    text = read_text(path)
+    plan = file.read(Plan)
     for kind, names in (("loads", [load.name for load in plan.loads]), ("policies", [p.label for p in plan.policies])):
         for index, name in enumerate(names):
             if name in names[:index]:
-                line = line_of(text, (kind, index))
-                raise BadInputError(
-                    f"{path}, line {line}: two of the {kind} are called {name!r}; give one another name"
-                )
+                raise file.wrong((kind, index), f"two of the {kind} are called {name!r}; give one another name")
     for key, make in (
         ("promises", plan.promises.promises),
         ("prices", plan.prices.prices),
@@ -251,22 +244,21 @@ def read_plan(path: Path) -> Plan:
         try:
             make()
         except InvalidValueError as error:
-            raise BadInputError(f"{path}, line {line_of(text, (key,))}: {key}: {error}") from error
-    _check_numbers(plan, path, text)
+            raise file.wrong((key,), f"{key}: {error}") from error
+    _check_numbers(plan, file)
     return plan
 
 
-def _check_numbers(plan: Plan, path: Path, text: str) -> None:
+def _check_numbers(plan: Plan, file: TomlFile) -> None:
     """Refuse what would run for ever, fill the memory or come out as no number."""
     if not 60 <= plan.duration <= LONGEST_DURATION_S:
-        raise BadInputError(f"{path}, line {line_of(text, ('duration',))}: duration must be from 60s to 31d")
+        raise file.wrong(("duration",), "duration must be from 60s to 31d")
     if len(set(plan.seeds)) < len(plan.seeds):
-        raise BadInputError(f"{path}, line {line_of(text, ('seeds',))}: each seed can be run once; name it once")
+        raise file.wrong(("seeds",), "each seed can be run once; name it once")
     if max(plan.prices.core_hour, plan.prices.gib_hour) > DEAREST:
-        raise BadInputError(f"{path}, line {line_of(text, ('prices',))}: prices must be at most {DEAREST:g}")
+        raise file.wrong(("prices",), f"prices must be at most {DEAREST:g}")
     if plan.control.decide_every < 1:
-        where = line_of(text, ("control", "decide_every"))
-        raise BadInputError(f"{path}, line {where}: decide_every must be at least 1s")
+        raise file.wrong(("control", "decide_every"), "decide_every must be at least 1s")
     if plan.control.report_every < 1 or plan.control.report_every != int(plan.control.report_every):
-        where = line_of(text, ("control", "report_every"))
-        raise BadInputError(f"{path}, line {where}: report_every must be a whole number of seconds, at least 1s")
+        where = ("control", "report_every")
+        raise file.wrong(where, "report_every must be a whole number of seconds, at least 1s")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import tomllib
 import typing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from tidewise.core import BadInputError, parse_memory_mib, parse_range
+from tidewise.core import BadInputError, InvalidValueError, parse_memory_mib, parse_range
 from tidewise.core.readers import did_you_mean, read_duration_s
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -87,21 +89,50 @@ Durations = Annotated[tuple[float, ...], BeforeValidator(lambda value: _values(v
 Memories = Annotated[tuple[int, ...], BeforeValidator(lambda value: tuple(map(int, _values(value, _mib))))]
 
 
-def read_toml(path: Path, model: type[Model]) -> Model:
-    """The file as this model; BadInputError, and nothing else, for whatever is wrong with it."""
-    text = read_text(path)
-    try:
-        content = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # Beside its own error: for endless numbers and deep nesting.
-        raise BadInputError(f"{path} is not TOML: {error}") from error
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        raise BadInputError(_sentence(path, text, error, model)) from error
+class TomlFile:
+    """A file that a user wrote, read once; knows in which line each key stands."""
+
+    def __init__(self, path: Path) -> None:
+        """BadInputError where there is no such file, or it is no text."""
+        self.path = path
+        self._text = _read_text(path)
+        self._lines = _lines(self._text)
+
+    def read(self, model: type[Model]) -> Model:
+        """The file as this model; BadInputError, and nothing else, for whatever is wrong with it."""
+        try:
+            content = tomllib.loads(self._text)
+        except (ValueError, RecursionError) as error:  # Beside its own error: for endless numbers and deep nesting.
+            raise BadInputError(f"{self.path} is not TOML: {error}") from error
+        try:
+            return model.model_validate(content)
+        except ValidationError as error:
+            place, sentence = _first_fault(error, model)
+            raise self.wrong(place, sentence) from error
+
+    def wrong(self, place: Place, sentence: str) -> BadInputError:
+        """The error to raise for what stands at this place: the file, the line, and what is wrong there."""
+        line = self._line_of(place)
+        return BadInputError(f"{self.path}" + (f", line {line}" if line is not None else "") + f": {sentence}")
+
+    @contextmanager
+    def at(self, *place: str | int) -> Iterator[None]:
+        """Whatever is found wrong inside is told with this place."""
+        try:
+            yield
+        except (BadInputError, InvalidValueError) as error:
+            raise self.wrong(place, str(error)) from error
+
+    def _line_of(self, place: Place) -> int | None:
+        """The line in which this key stands, or else the table that it belongs to."""
+        for length in range(len(place), 0, -1):
+            if place[:length] in self._lines:
+                return self._lines[place[:length]]
+        return None
 
 
-def read_text(path: Path) -> str:
-    """The text of a file that a user named; a mark that some editors put first is no part of it."""
+def _read_text(path: Path) -> str:
+    """The text of the file; a mark that some editors put first is no part of it."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
@@ -112,15 +143,6 @@ def read_text(path: Path) -> str:
         raise BadInputError(f"{path} is not a text file (UTF-8)") from None
     except OSError as error:
         raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def line_of(text: str, place: Place) -> int | None:
-    """The line in which this key stands, or else the table that it belongs to."""
-    lines = _lines(text)
-    for length in range(len(place), 0, -1):
-        if place[:length] in lines:
-            return lines[place[:length]]
-    return None
 
 
 def _lines(text: str) -> dict[Place, int]:
@@ -147,22 +169,21 @@ def _lines(text: str) -> dict[Place, int]:
     return found
 
 
-def _sentence(path: Path, text: str, error: ValidationError, model: type[BaseModel]) -> str:
+def _first_fault(error: ValidationError, model: type[BaseModel]) -> tuple[Place, str]:
+    """What to tell the user first, and where it stands."""
     # A key that is misspelt is missing as well: the spelling is what helps.
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     place: Place = first["loc"]
-    line = line_of(text, place)
-    where = f"{path}" + (f", line {line}" if line is not None else "")
     name = ".".join(str(part) for part in place)
     if first["type"] == "extra_forbidden":
         known = _keys_at(model, place[:-1])
-        return f"{where}: unknown key {str(place[-1])!r}{did_you_mean(str(place[-1]), known)}"
+        return place, f"unknown key {str(place[-1])!r}{did_you_mean(str(place[-1]), known)}"
     if first["type"] == "missing":
-        return f"{where}: {name} is missing"
+        return place, f"{name} is missing"
     if first["type"] in _SHAPES:
-        return f"{where}: {_SHAPES[first['type']].format(name=name, last=place[-1] if place else name)}"
+        return place, _SHAPES[first["type"]].format(name=name, last=place[-1] if place else name)
     message = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {name or 'the file'}: {message}"
+    return place, f"{name or 'the file'}: {message}"
 
 
 _SHAPES = {

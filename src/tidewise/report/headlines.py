@@ -14,7 +14,7 @@ def headlines(aggregates: Sequence[Aggregate]) -> list[str]:
     """Which policy of one scenario was cheapest at which quality, and what it saved; plain text."""
     load = aggregates[0].scenario.load
     by_cost = sorted(aggregates, key=_cost)
-    kept = [one for one in by_cost if _kept(one)]
+    kept = [one for one in by_cost if one.kept_promises]
     cheapest = by_cost[0]
     if len(aggregates) == 1:
         promises = "kept" if kept else f"broke (it {_broken(cheapest)})"
@@ -65,10 +65,6 @@ def _offer(one: Aggregate, baseline: Aggregate | None) -> str:
 
 def _named(one: Aggregate) -> str:
     return f"“{one.policy}”" if one.policy != BASELINE_POLICY else "static"
-
-
-def _kept(one: Aggregate) -> bool:
-    return all(summary.kept_promises for summary in one.summaries)
 
 
 def _cost(one: Aggregate) -> float:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from itertools import groupby
 from pathlib import Path
 from string import Template
 
@@ -13,7 +12,7 @@ from plotly.offline import get_plotlyjs
 
 from tidewise.core import BadInputError, PermanentError, format_duration
 from tidewise.core.recovery import CALM_S
-from tidewise.experiments.comparison import Aggregate, compare
+from tidewise.experiments.comparison import Aggregate, by_scenario, compare
 from tidewise.experiments.record import Run
 from tidewise.report import palette, wording
 from tidewise.report.headlines import headlines, warnings
@@ -37,18 +36,21 @@ _FURTHER_DEFINITIONS = {
 }
 
 
-def build_report(runs: Sequence[Run], *, title: str = DEFAULT_TITLE) -> str:
-    """The page, as HTML; BadInputError without runs. The same runs give the same page."""
+def build_report(
+    runs: Sequence[Run], *, title: str = DEFAULT_TITLE, aggregates: Sequence[Aggregate] | None = None
+) -> str:
+    """The page, as HTML; BadInputError without runs. The same runs give the same page.
+
+    `aggregates`: what `compare` made of these runs, where the caller has it; every series is read for that.
+    """
     if not runs:
         raise BadInputError("there are no runs to report on")
-    aggregates = compare(runs)
+    aggregates = compare(runs) if aggregates is None else aggregates
     policies = [aggregate.policy for aggregate in aggregates]
     looks = Looks(colours=palette.colours(policies), dashes=palette.dashes(policies))
     sections = {
-        f"load-{number}-{anchor(scenario.load)}": list(members)
-        for number, (scenario, members) in enumerate(
-            groupby(aggregates, key=lambda aggregate: aggregate.scenario), start=1
-        )
+        f"load-{number}-{anchor(members[0].scenario.load)}": members
+        for number, members in enumerate(by_scenario(aggregates), start=1)
     }
     origins = sorted({wording.origin(aggregate.scenario) for aggregate in aggregates})
     template = Template(_package_text("page.html"))
@@ -65,9 +67,11 @@ def build_report(runs: Sequence[Run], *, title: str = DEFAULT_TITLE) -> str:
     )
 
 
-def write_report(runs: Sequence[Run], path: Path, *, title: str = DEFAULT_TITLE) -> None:
-    """Write the page, whole or not at all; PermanentError where the disk does not take it."""
-    page = build_report(runs, title=title)
+def write_report(
+    runs: Sequence[Run], path: Path, *, title: str = DEFAULT_TITLE, aggregates: Sequence[Aggregate] | None = None
+) -> None:
+    """Write the page of `build_report`, whole or not at all; PermanentError where the disk does not take it."""
+    page = build_report(runs, title=title, aggregates=aggregates)
     temporary: Path | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +99,7 @@ def _headlines(scenarios: Sequence[Sequence[Aggregate]], warned: Sequence[str]) 
     return f"<ul>{''.join(items)}</ul>"
 
 
-def _contents(sections: dict[str, list[Aggregate]]) -> str:
+def _contents(sections: Mapping[str, Sequence[Aggregate]]) -> str:
     names = ("load", "latency", "distribution", "recovery", "resources", "timeline")
     items = []
     for place, aggregates in sections.items():

@@ -65,7 +65,7 @@ def _changes(aggregate: Aggregate) -> str:
 
 
 def _promises(aggregate: Aggregate) -> str:
-    return "kept" if all(summary.kept_promises for summary in aggregate.summaries) else "BROKEN"
+    return "kept" if aggregate.kept_promises else "BROKEN"
 
 
 def _slow(aggregate: Aggregate) -> str:
