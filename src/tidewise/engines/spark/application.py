@@ -1,0 +1,262 @@
+"""One application: a driver process with its JVM and its executors, and what its agent has told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import tidewise_agent
+from tidewise.core import Configuration, PermanentError
+from tidewise.engines.spark.cluster import LocalCluster
+from tidewise.engines.spark.daemons import last_line
+from tidewise.engines.spark.master import ClusterManager
+from tidewise.engines.spark.processes import ProcessIdentity, reap, wait_until
+from tidewise.engines.spark.program import SparkProgram, spark_conf
+from tidewise_agent.spec import OWNER_VARIABLE, SPEC_VARIABLE, AgentSpec
+
+_AGENT_PATH = Path(tidewise_agent.__file__).parent / "path"
+_GRACE_S = 3.0
+"""Executors leave by themselves when their driver is gone; after this they are ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryFacts:
+    """A query of the program, as its agent describes it."""
+
+    key: str
+    name: str | None
+    checkpoint: str | None
+    sink: str
+    sink_path: str | None
+    interval_s: float | None
+    movable: bool
+
+    @classmethod
+    def of(cls, message: Mapping[str, Any]) -> Self:
+        return cls(
+            key=message["key"],
+            name=message["name"],
+            checkpoint=message["checkpoint"],
+            sink=message["sink"],
+            sink_path=message["sink_path"],
+            interval_s=message["interval_s"],
+            movable=message["movable"],
+        )
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Application:
+    """What is known of an application; changed by the job only, under its lock."""
+
+    key: str
+    configuration: Configuration
+    """What it was launched as, and has become by live changes and query restarts."""
+    folder: Path
+    standby: bool
+    process: ProcessIdentity
+    launched_at_s: float
+    """On the clock of the run."""
+    child: subprocess.Popen[bytes] | None = None
+    """None: an earlier controller started it."""
+    target: int = 1
+    """How many executors were asked for."""
+    executor_ids: tuple[str, ...] = ()
+    queries: dict[str, QueryFacts] = field(default_factory=dict)
+    warm_batches: dict[str, int] = field(default_factory=dict)
+    committed_unix_s: dict[str, float] = field(default_factory=dict)
+    """When each query last committed a batch here."""
+    first_commit_unix_s: dict[str, float] = field(default_factory=dict)
+    """When each query first committed after its last start."""
+    stopped_by_program: bool = False
+    failure: str | None = None
+    """What the program died of, in its own words."""
+    problems: list[str] = field(default_factory=list)
+    ending: bool = False
+    greeted: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """What another controller needs to take it back."""
+        return {
+            "key": self.key,
+            "folder": str(self.folder),
+            "standby": self.standby,
+            "process": self.process.to_dict(),
+            "launched_at_s": self.launched_at_s,
+            "target": self.target,
+        }
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "driver.log"
+
+    @property
+    def is_driver_alive(self) -> bool:
+        if self.child is not None:
+            return self.child.poll() is None
+        return self.process.is_alive()
+
+    @property
+    def exit_code(self) -> int | None:
+        return None if self.child is None else self.child.poll()
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What the agent left behind of its processes; empty before there was a session."""
+        try:
+            found: Mapping[str, Any] = json.loads((self.folder / "identity.json").read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return {}
+        return found
+
+    @property
+    def spark_id(self) -> str | None:
+        return self.identity.get("spark_application")
+
+    @property
+    def jvm(self) -> ProcessIdentity | None:
+        """The driver's JVM while it lives."""
+        pid = self.identity.get("jvm_pid")
+        found = None if pid is None else ProcessIdentity.of(int(pid))
+        # A number that was given to a younger process since is not our JVM.
+        if found is None or found.started_ticks is None or self.process.started_ticks is None:
+            return found
+        return found if found.started_ticks >= self.process.started_ticks and _is_java(found.pid) else None
+
+    def why_it_ended(self) -> str:
+        """One sentence on the end of the driver."""
+        said = self.failure or last_line(self.log)
+        code = self.exit_code
+        how = (
+            "ended"
+            if code in (None, 0)
+            else f"ended with exit code {code}"
+            if code > 0
+            else f"was killed by signal {-code}"
+        )
+        return f"the program {how}" + (f": {said}" if said else "") + f" (log: {self.log})"
+
+    def is_frozen(self) -> bool:
+        """Whether the driver lives and was stopped by a signal."""
+        jvm = self.jvm
+        return self.process.is_stopped() or (jvm is not None and jvm.is_stopped())
+
+    def end(self, cluster: ClusterManager, *, within_s: float) -> bool:
+        """Kill driver, JVM and executors; whether all of them are known to be dead."""
+        jvm = self.jvm
+        self.process.kill()
+        if self.child is not None:
+            self.child.wait()
+        reap(self.process)
+        if jvm is not None:
+            jvm.kill()
+        return self.is_gone(cluster, within_s=within_s)
+
+    def is_gone(self, cluster: ClusterManager, *, within_s: float) -> bool:
+        """Wait until nothing of it lives, ending executors that stay; False where that cannot be confirmed in time."""
+        grace_until_s = time.monotonic() + _GRACE_S
+
+        def gone() -> bool:
+            if self.process.is_alive() or self.jvm is not None:
+                return False
+            if self.spark_id is None:
+                return True  # it never had a session, so it has no executors
+            if time.monotonic() > grace_until_s and isinstance(cluster, LocalCluster):
+                for executor in cluster.executor_processes(self.spark_id):
+                    if executor.identity is not None:
+                        executor.identity.kill()
+            return cluster.is_gone(self.spark_id) is True
+
+        return wait_until(gone, deadline_s=within_s, poll_s=0.1)
+
+
+def launch(
+    *,
+    key: str,
+    program: SparkProgram,
+    configuration: Configuration,
+    cluster: ClusterManager,
+    home: Path,
+    controller: tuple[str, int],
+    token: str,
+    standby: bool,
+    gone: tuple[str, ...],
+    now_s: float,
+) -> Application:
+    """Start the program as a process of its own, which outlives the controller."""
+    program.check()
+    folder = home / "applications" / key
+    folder.mkdir(parents=True)
+    conf = {**cluster_conf(cluster, configuration), **spark_conf(program, configuration)}
+    spec = AgentSpec(
+        application=key,
+        host=controller[0],
+        port=controller[1],
+        token=token,
+        state_folder=str(home),
+        identity_file=str(folder / "identity.json"),
+        standby=standby,
+        commit_interval_s=configuration.commit_interval_s,
+        conf=conf,
+        executors=configuration.executors,
+        gone=gone,
+        replayable_sources=program.replayable_sources,
+    )
+    spec.write(folder / "agent.json")
+    environment = program.process_environment()
+    environment[SPEC_VARIABLE] = str(folder / "agent.json")
+    environment.pop(OWNER_VARIABLE, None)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        part for part in (str(_AGENT_PATH), environment.get("PYTHONPATH", "")) if part
+    )
+    if isinstance(cluster, LocalCluster):
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with (folder / "driver.log").open("ab") as log:
+        try:
+            child = subprocess.Popen(  # noqa: S603 -- the user's own program
+                program.command,
+                cwd=program.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise PermanentError(f"{program.command[0]} cannot be started: {error.strerror}") from error
+    process = ProcessIdentity.of(child.pid)
+    if process is None:  # pragma: no cover -- our own child is there until it is waited for
+        raise PermanentError("the program was gone as soon as it had been started")
+    return Application(
+        key=key,
+        configuration=configuration,
+        folder=folder,
+        standby=standby,
+        process=process,
+        launched_at_s=now_s,
+        child=child,
+        target=configuration.executors,
+    )
+
+
+def cluster_conf(cluster: ClusterManager, configuration: Configuration) -> dict[str, str]:
+    """The settings by which an application finds its cluster, and gets its share of a local one."""
+    if isinstance(cluster, LocalCluster):
+        return {
+            **cluster.application_conf(),
+            **cluster.executor_conf(configuration.cores_per_executor),
+            "spark.ui.port": "0",
+        }
+    return {"spark.master": cluster.master_url}
+
+
+def _is_java(pid: int) -> bool:
+    try:
+        return b"java" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+    except OSError:
+        return False

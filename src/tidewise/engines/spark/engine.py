@@ -1,0 +1,185 @@
+"""Structured Streaming as an engine: launches a program on a cluster, or takes a running one back."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from tidewise.core import (
+    ChangeCost,
+    ChangeOutcome,
+    ChangeStatus,
+    Clock,
+    Configuration,
+    JobStatus,
+    Mechanism,
+    PermanentError,
+    TemporaryError,
+)
+from tidewise.engines.spark.application import Application
+from tidewise.engines.spark.book import Book, configuration_from_dict, configuration_to_dict
+from tidewise.engines.spark.cluster import LocalCluster
+from tidewise.engines.spark.faults import Faults
+from tidewise.engines.spark.fleet import Fleet
+from tidewise.engines.spark.job import SparkJob
+from tidewise.engines.spark.latency import LatencyChoice
+from tidewise.engines.spark.master import ClusterManager
+from tidewise.engines.spark.moves import cold_start
+from tidewise.engines.spark.program import SparkProgram
+from tidewise.engines.spark.reports import Reporter
+from tidewise_agent.lease import Lease, bookkeeping_folder
+
+_LOG = logging.getLogger(__name__)
+
+_CALL_IN_WITHIN_S = 20.0
+
+COSTS = {
+    Mechanism.LIVE: ChangeCost(mechanism=Mechanism.LIVE, gap_s=0.0, preparation_s=10.0),
+    Mechanism.QUERY_RESTART: ChangeCost(mechanism=Mechanism.QUERY_RESTART, gap_s=1.5),
+    Mechanism.HANDOVER: ChangeCost(mechanism=Mechanism.HANDOVER, gap_s=2.0, preparation_s=30.0, runs_double=True),
+    Mechanism.REPARTITION: ChangeCost(mechanism=Mechanism.REPARTITION, gap_s=8.0),
+    Mechanism.REDEPLOY: ChangeCost(mechanism=Mechanism.REDEPLOY, gap_s=30.0),
+}
+"""What each mechanism costs before this job has shown it; the order is that of preference."""
+
+
+class SparkEngine:
+    """Implements `core.Engine`."""
+
+    def __init__(
+        self,
+        *,
+        program: SparkProgram,
+        cluster: ClusterManager,
+        home: Path,
+        clock: Clock,
+        window_s: float = 5.0,
+        latency: LatencyChoice = LatencyChoice.AUTO,
+        repartitions: bool = False,
+        faults: bool = False,
+        supervised: bool = False,
+        seed: int = 1,
+    ) -> None:
+        """`home` keeps what belongs to this one job; `faults` puts a proxy into the agents' line."""
+        self._program = program
+        self._cluster = cluster
+        self._home = home
+        self._clock = clock
+        self._window_s = window_s
+        self._latency = latency
+        self._repartitions = repartitions
+        self._faults = faults
+        self._supervised = supervised
+        self._seed = seed
+
+    @property
+    def name(self) -> str:
+        return "spark"
+
+    @property
+    def changes(self) -> tuple[ChangeCost, ...]:
+        left_out = set()
+        if not self._program.handover:
+            left_out.add(Mechanism.HANDOVER)
+        if not self._repartitions:
+            left_out.add(Mechanism.REPARTITION)
+        return tuple(cost for mechanism, cost in COSTS.items() if mechanism not in left_out)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        return Faults.kinds(
+            local=isinstance(self._cluster, LocalCluster), lines=self._faults, supervised=self._supervised
+        )
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    def launch(self, configuration: Configuration) -> SparkJob:
+        """Start the program and wait for its first batch; PermanentError with the reason where none comes."""
+        self._program.check()
+        self._cluster.check()
+        fleet = self._fleet(Book.new(self._home))
+        try:
+            fleet.expect_room(configuration)
+            fleet.book = fleet.book.having(configuration=configuration_to_dict(configuration))
+            cold_start(fleet, configuration, within_s=self._program.launch_deadline_s)
+        except BaseException:
+            fleet.close()
+            raise
+        return self._job(fleet)
+
+    def take_back(self) -> SparkJob:
+        """Go on with the job of this home after the controller was restarted; a dead driver is replaced."""
+        fleet = self._fleet(Book.read(self._home))
+        fleet.take_back()
+        interrupted = fleet.book.change
+        active = self._sort_out(fleet)
+        if interrupted is not None:
+            outcome = ChangeOutcome(
+                request_id=interrupted,
+                status=ChangeStatus.FAILED,
+                finished_at_s=self._clock.now_s(),
+                configuration=fleet.observed() if active is not None else self._intended(fleet),
+                detail="the controller was restarted while the change was on",
+            )
+            fleet.book = fleet.book.with_outcome(outcome)
+        return self._job(fleet)
+
+    def _sort_out(self, fleet: Fleet) -> Application | None:
+        """Find out which application works, by the lease and not by what was meant; end all others."""
+        with fleet.news:
+            living = [one for one in fleet.applications.values() if one.is_driver_alive]
+        for application in living:
+            fleet.switchboard.wait_connected(application.key, within_s=_CALL_IN_WITHIN_S)
+        holder = self._holder(fleet, living)
+        with fleet.news:
+            if holder is not None:
+                fleet.active_key = holder
+        for application in list(fleet.applications.values()):
+            if application.key != fleet.active_key:
+                while not fleet.end(application):
+                    _LOG.warning("It cannot be confirmed yet that %s is gone", application.key)
+        active = fleet.applications.get(fleet.active_key or "")
+        with fleet.news:
+            if active is not None and active.is_driver_alive:
+                # Queries that a dead controller had drained start again; those that run are left alone.
+                try:
+                    fleet.ask(active, "start", {"gone": list(fleet.book.dead)})
+                except (TemporaryError, PermanentError) as error:
+                    _LOG.warning("The queries could not be looked after yet: %s", error)
+            fleet.save()
+        if active is not None:
+            fleet.reporter.status(JobStatus.DOWN, self._clock.now_s())
+            fleet.tell_configuration()
+        return active
+
+    def _holder(self, fleet: Fleet, living: list[Application]) -> str | None:
+        for application in living:
+            for facts in application.queries.values():
+                if facts.checkpoint is None:
+                    continue
+                folder = bookkeeping_folder(facts.checkpoint, state_folder=str(fleet.home))
+                found = Lease(folder, application=application.key).holder()
+                if found is not None and found.application in fleet.applications:
+                    return found.application
+        return None
+
+    def _intended(self, fleet: Fleet) -> Configuration:
+        return configuration_from_dict(fleet.book.configuration)
+
+    def _fleet(self, book: Book) -> Fleet:
+        reporter = Reporter(window_s=self._window_s, latency=self._latency)
+        return Fleet(
+            program=self._program,
+            cluster=self._cluster,
+            book=book,
+            clock=self._clock,
+            reporter=reporter,
+            faults=self._faults,
+        )
+
+    def _job(self, fleet: Fleet) -> SparkJob:
+        job = SparkJob(fleet, changes=self.changes, supervised=self._supervised, seed=self._seed)
+        job.begin()
+        return job

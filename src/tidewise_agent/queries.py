@@ -1,0 +1,255 @@
+"""One query of the program: how it was built, where it stands, how it is stopped between batches and started again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidewise_agent.engine import DriverJvm
+from tidewise_agent.lease import Lease, bookkeeping_folder, local_path
+from tidewise_agent.ledger import Ledger
+from tidewise_agent.scratch import clone_checkpoint, numbers_in, remove
+from tidewise_agent.sink_log import fill_sink_log
+from tidewise_agent.spec import AgentSpec
+
+_POLL_S = 0.005
+_WARM_UP_ENDS_WITHIN_S = 20.0
+_IDLE_AHEAD_S = 0.5
+"""An idle query whose next trigger is further away than this can be stopped at once: no batch can begin meanwhile."""
+
+
+@dataclass
+class Recipe:
+    """How the program built a query, gathered from the calls on its writer."""
+
+    format: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+    output_mode: str | None = None
+    name: str | None = None
+    trigger: dict[str, Any] = field(default_factory=dict)
+    has_foreach_batch: bool = False
+    path: str | None = None
+    table: str | None = None
+    sources: tuple[str, ...] = ()
+    """The formats that the program reads streams from, all of its queries together."""
+
+    @property
+    def has_processing_time_trigger(self) -> bool:
+        return all(value is None for key, value in self.trigger.items() if key != "processingTime")
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """How a query was stopped."""
+
+    how: str
+    """between-batches, idle, stopped (by Spark's own stop) or ended (it had ended already)."""
+    cut: bool
+    """Whether a batch was logged and not committed: it will be replayed."""
+    seconds: float
+    last_batch: int | None
+
+
+class ManagedQuery:
+    """A query that can be moved."""
+
+    def __init__(
+        self, *, writer: Any, recipe: Recipe, spec: AgentSpec, jvm: DriverJvm, default_root: str | None
+    ) -> None:
+        self.writer = writer
+        self.recipe = recipe
+        self._spec = spec
+        self._jvm = jvm
+        self.checkpoint = _checkpoint_of(recipe, default_root)
+        self.user_object: Any = None
+        """The StreamingQuery that the program holds; what it points to changes under its hands."""
+        self.java_query: Any = None
+        self.interval_s = self._interval_s()
+        self.moving = False
+        self.warming = False
+        self.user_stopped = False
+        self.retired = False
+        self.settled = threading.Condition()
+        self.run_ids: set[str] = set()
+        """The runs of the real query; progress of any other run is a warm-up's."""
+        self.lease: Lease | None = None
+        self.ledger: Ledger | None = None
+        self._scratch: Path | None = None
+        if self.checkpoint is not None:
+            folder = bookkeeping_folder(self.checkpoint, state_folder=spec.state_folder)
+            self.lease = Lease(folder, application=spec.application)
+            local = local_path(self.checkpoint)
+            if local is not None:
+                self.ledger = Ledger(folder, local, application=spec.application)
+
+    @property
+    def key(self) -> str:
+        return self.checkpoint or self.recipe.name or "unnamed"
+
+    @property
+    def is_movable(self) -> bool:
+        return self.checkpoint is not None and self.recipe.has_processing_time_trigger
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "name": self.recipe.name,
+            "checkpoint": self.checkpoint,
+            "sink": "foreachBatch" if self.recipe.has_foreach_batch else self.recipe.format or "default",
+            "sink_path": self.recipe.path or self.recipe.options.get("path"),
+            "table": self.recipe.table,
+            "sources": list(self.recipe.sources),
+            "trigger": {key: value for key, value in self.recipe.trigger.items() if value is not None},
+            "interval_s": self.interval_s,
+            "movable": self.is_movable,
+            "warming": self.warming,
+            "active": self.java_query is not None and bool(self.java_query.isActive()),
+        }
+
+    # Starting
+
+    def start(self, *, gone: frozenset[str] = frozenset()) -> Any:
+        """Start the program's own query, under the lease."""
+        if self.lease is not None:
+            self.lease.claim(gone=gone)
+        try:
+            if self.recipe.has_processing_time_trigger and self.interval_s is not None:
+                self.writer._jwrite = self.writer._jwrite.trigger(self._jvm.trigger(self.interval_s))
+            started = self._started()
+        except BaseException:
+            if self.lease is not None:
+                self.lease.release()
+            raise
+        self._now_runs(started)
+        self.run_ids.add(str(started.runId().toString()))
+        self.warming = False
+        return started
+
+    def _started(self) -> Any:
+        java_writer = self.writer._jwrite
+        if self.recipe.table is not None:
+            return java_writer.toTable(self.recipe.table)
+        return java_writer.start(self.recipe.path) if self.recipe.path is not None else java_writer.start()
+
+    def start_warm_up(self) -> Any:
+        """Run the same query from the same position and state, on a scratch checkpoint, into a sink that keeps none."""
+        local = local_path(self.checkpoint or "")
+        if self.checkpoint is None or local is None:
+            raise RuntimeError("a checkpoint that is not on a local disk cannot be cloned to warm up on")
+        self._scratch = local / "_tidewise" / f"warm-{self._spec.application}"
+        remove(self._scratch)
+        clone_checkpoint(local, self._scratch)
+        frame = self.writer._df
+        warm = frame._jdf.writeStream().format("noop").option("checkpointLocation", str(self._scratch))
+        warm = warm.outputMode(self.recipe.output_mode or "append").trigger(self._jvm.trigger(0.0))
+        started = warm.start()
+        self.warming = True
+        self._now_runs(started)
+        return started
+
+    def stop_warm_up(self) -> None:
+        """Between batches, so that the Python workers that have warmed up as well outlive it."""
+        if self.warming and self.java_query is not None:
+            with self.settled:
+                self.moving = True
+            self._end(self.java_query, time.monotonic() + _WARM_UP_ENDS_WITHIN_S)
+        self.warming = False
+
+    def complete_sink_log(self) -> None:
+        """After a repartition: Spark has added a batch, and a file sink's log without an entry for it stops the query."""
+        place = self.recipe.path or self.recipe.options.get("path")
+        local = None if place is None or self.recipe.has_foreach_batch else local_path(place)
+        if local is not None and self.checkpoint is not None:
+            checkpoint = local_path(self.checkpoint)
+            if checkpoint is not None:
+                fill_sink_log(local / "_spark_metadata", last_batch=max(numbers_in(checkpoint / "commits"), default=-1))
+
+    def remove_scratch(self) -> None:
+        if self._scratch is not None:
+            remove(self._scratch)
+            self._scratch = None
+
+    def _now_runs(self, java_query: Any) -> None:
+        with self.settled:
+            self.java_query = java_query
+            if self.user_object is not None:
+                self.user_object._jsq = java_query
+            self.moving = False
+            self.settled.notify_all()
+
+    def settle(self) -> None:
+        """End a move that led nowhere: whoever waits for the query sees what became of it."""
+        with self.settled:
+            self.moving = False
+            self.settled.notify_all()
+
+    # Stopping
+
+    def drain(self, *, deadline_s: float) -> Stopped:
+        """Stop between two batches if that can be had by the deadline (monotonic), else at once; let the lease go."""
+        began_s = time.monotonic()
+        query = self.java_query
+        with self.settled:
+            self.moving = True
+        how = "ended"
+        if query.isActive():
+            how = self._end(query, deadline_s)
+        logs = self._jvm.logged_and_committed(query)
+        if self.ledger is not None:
+            self.ledger.catch_up(epoch=self.lease.epoch if self.lease else None)
+        if self.lease is not None:
+            self.lease.release()
+        return Stopped(
+            how=how,
+            cut=logs is not None and logs[0] > logs[1],
+            seconds=time.monotonic() - began_s,
+            last_batch=logs[1] if logs is not None else None,
+        )
+
+    def _end(self, query: Any, deadline_s: float) -> str:
+        run_id = str(query.runId().toString())
+        quiet_since_s = time.monotonic()
+        patience_s = max(3.0, 2 * (self.interval_s or 0.0))
+        gentle = self._jvm.can_end_after_batch(query)
+        while gentle and time.monotonic() < deadline_s and query.isActive():
+            if self._jvm.running_jobs_of(run_id):
+                self._jvm.end_after_batch(query)
+                if query.awaitTermination(max(1, round((deadline_s - time.monotonic()) * 1000))):
+                    return "between-batches"
+                break
+            if self._is_idle(query, quiet_for_s=time.monotonic() - quiet_since_s, patience_s=patience_s):
+                query.stop()
+                return "idle"
+            time.sleep(_POLL_S)
+        query.stop()
+        return "stopped"
+
+    def _is_idle(self, query: Any, *, quiet_for_s: float, patience_s: float) -> bool:
+        """Whether no batch is on and none can begin before a stop takes effect."""
+        interval_s = self.interval_s or 0.0
+        if interval_s > 2 * _IDLE_AHEAD_S:
+            # Triggers fall on multiples of the interval since the epoch.
+            ahead_s = interval_s - time.time() % interval_s
+            if ahead_s > _IDLE_AHEAD_S and not query.status().isTriggerActive():
+                return interval_s - time.time() % interval_s > _IDLE_AHEAD_S / 2
+        return quiet_for_s > patience_s and not query.status().isDataAvailable()
+
+    def _interval_s(self) -> float | None:
+        if not self.recipe.has_processing_time_trigger:
+            return None
+        if self._spec.commit_interval_s is not None:
+            return self._spec.commit_interval_s
+        text = self.recipe.trigger.get("processingTime")
+        return self._jvm.interval_s(text) if text else 0.0
+
+
+def _checkpoint_of(recipe: Recipe, default_root: str | None) -> str | None:
+    named = recipe.options.get("checkpointlocation")
+    if named:
+        return named
+    if default_root and recipe.name:
+        return f"{default_root.rstrip('/')}/{recipe.name}"
+    return None

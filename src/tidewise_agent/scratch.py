@@ -1,0 +1,55 @@
+"""A copy of a checkpoint to warm up on: the same position and the same state, and nothing of it is ever committed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+
+def clone_checkpoint(checkpoint: Path, target: Path) -> int:
+    """Link the checkpoint as of its last committed batch to `target`, which must not exist; that batch, or -1.
+
+    Spark never changes a file of a checkpoint in place (it writes another and renames), so that links are as good as
+    copies and take no time, however large the state is. The owner goes on meanwhile: the commits are listed first, and
+    what vanishes under our hands is too old to be needed.
+    """
+    last = max(numbers_in(checkpoint / "commits"), default=-1)
+    target.mkdir(parents=True)
+    if last < 0:
+        return last
+    _link(checkpoint / "metadata", target / "metadata")
+    for log in ("offsets", "commits"):
+        (target / log).mkdir()
+        for batch in numbers_in(checkpoint / log):
+            if batch <= last:
+                _link(checkpoint / log / str(batch), target / log / str(batch))
+    for tree in ("state", "sources"):
+        for folder, _, names in os.walk(checkpoint / tree):
+            inside = target / Path(folder).relative_to(checkpoint)
+            inside.mkdir(parents=True, exist_ok=True)
+            for name in names:
+                _link(Path(folder) / name, inside / name)
+    return last
+
+
+def remove(folder: Path) -> None:
+    """Remove a clone; the checkpoint it was linked from keeps its files."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def numbers_in(folder: Path) -> list[int]:
+    """The batches that a log of a checkpoint holds, in order."""
+    try:
+        return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
+    except FileNotFoundError:
+        return []
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        pass  # Spark has thrown it away meanwhile: it is older than the batch to go on from.
+    except OSError:  # A file system without links.
+        shutil.copy2(source, target)

@@ -1,0 +1,35 @@
+"""One small Spark per module, on 127.0.0.1, that leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setitem(os.environ, "PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        session = builder.config("spark.python.unix.domain.socket.enabled", "true").getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
+        _end_java()
+
+
+def _end_java() -> None:
+    """Spark keeps its Java process until Python ends; the next module, and the check for left-overs, want it gone."""
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    process = gateway.proc
+    gateway.shutdown()
+    process.stdin.close()
+    process.wait(timeout=60)
+    SparkContext._gateway = SparkContext._jvm = None
