@@ -6,13 +6,27 @@ import argparse
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import decision_time, paper_cluster, simulator_speed
+from bench import (
+    decision_time,
+    paper_cluster,
+    simulator_speed,
+    spark_agent,
+    spark_drain,
+    spark_handover,
+    spark_live,
+    spark_recovery,
+)
 from bench.page import Bench, update_page
 
 BENCHES: dict[str, Bench] = {
     "simulator-speed": simulator_speed.measure,
     "decision-time": decision_time.measure,
     "paper-cluster": paper_cluster.measure,
+    "spark-live": spark_live.measure,
+    "spark-drain": spark_drain.measure,
+    "spark-handover": spark_handover.measure,
+    "spark-recovery": spark_recovery.measure,
+    "spark-agent": spark_agent.measure,
 }
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 

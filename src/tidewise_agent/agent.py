@@ -42,6 +42,11 @@ class Agent:
         self._jvm: DriverJvm | None = None
         self._sessions: list[Any] = []
         self.queries: list[ManagedQuery] = []
+        self.unmanaged: list[Any] = []
+        """Queries that were started without the agent, as the program holds them."""
+        self.standby = spec.standby
+        """Whether queries are to warm up only; no longer once they were told to start."""
+        self._introduced = False
         self._target = spec.executors
         self._watching_closely_until_s = 0.0
         self._hold: threading.Timer | None = None
@@ -62,11 +67,17 @@ class Agent:
         """The program has a context: introduce it to the controller and watch it."""
         self._context = context
         self._jvm = DriverJvm(context)
+        # What ran on an earlier context went down with it.
+        self._sessions, self.queries, self.unmanaged = [], [], []
         self._leave_identity(self._jvm)
         if self._target is not None:
             # A first request makes ours the number that Spark counts from.
             with self._telling("executors-not-requested"):
                 self._jvm.request_executors(self._target)
+        if self._introduced:
+            self._link.send("hello", **self._hello())
+            return
+        self._introduced = True
         self._link.start()
         threading.Thread(target=self._watch, name="tidewise-watch", daemon=True).start()
         self._watch_for_the_end()
@@ -97,18 +108,25 @@ class Agent:
         """Start, or warm up, what the program asked to start; gives what it would have been given."""
         jvm = self._jvm_or_raise()
         session = writer._spark
-        self._listen_to(session)
+        self.listen_to(session)
         default_root = session.conf.get("spark.sql.streaming.checkpointLocation", None)
         query = ManagedQuery(writer=writer, recipe=recipe, spec=self._spec, jvm=jvm, default_root=default_root)
         writer._tidewise_query = query
-        if self._spec.standby and query.is_movable:
-            self._refuse_sources_that_do_not_replay()
-            started = query.start_warm_up()
-        else:
-            started = query.start(gone=frozenset(self._spec.gone))
+        try:
+            if self.standby:
+                self._refuse_what_may_not_run_twice(query)
+                started = query.start_warm_up()
+            else:
+                started = query.start(gone=frozenset(self._spec.gone))
+        except BaseException:
+            # The program may try again with the same writer, and then needs the lease as well.
+            del writer._tidewise_query
+            raise
         query.user_object = writer._sq(started)
         query.user_object._tidewise_query = query
-        self.queries.append(query)
+        # A program may start what has failed anew, by another writer.
+        others = [one for one in self.queries if one.key != query.key or one.java_query.isActive()]
+        self.queries = [*others, query]
         self._link.send("query", **query.describe())
         if query.checkpoint is None:
             self.problem(
@@ -118,7 +136,21 @@ class Agent:
             )
         return query.user_object
 
-    def _refuse_sources_that_do_not_replay(self) -> None:
+    def watch_query(self, user_object: Any) -> None:
+        """Report a query that ran before the agent came; how it was built is not known, so it cannot be moved."""
+        recipe = Recipe(name=user_object.name, trigger={"unknown": True})
+        query = ManagedQuery(writer=None, recipe=recipe, spec=self._spec, jvm=self._jvm_or_raise(), default_root=None)
+        query.user_object, query.java_query = user_object, user_object._jsq
+        query.run_ids.add(str(user_object.runId))
+        self.queries.append(query)
+        self._link.send("query", **query.describe())
+
+    def _refuse_what_may_not_run_twice(self, query: ManagedQuery) -> None:
+        if not query.is_movable:
+            raise RuntimeError(
+                f"the query {query.key} cannot be moved (it has no checkpoint location, or a trigger that is not a "
+                "processing time), so a successor would write its sink a second time"
+            )
         allowed = REPLAYABLE_SOURCES | set(self._spec.replayable_sources)
         strange = sorted(self.source_formats - allowed)
         if strange or self.cleans_sources:
@@ -138,7 +170,8 @@ class Agent:
 
     # What Spark tells
 
-    def _listen_to(self, session: Any) -> None:
+    def listen_to(self, session: Any) -> None:
+        """Hear of the queries of a session; a second call changes nothing."""
         if not any(known is session for known in self._sessions):
             self._sessions.append(session)
             with self._telling("no-listener"):
@@ -155,7 +188,8 @@ class Agent:
             query = self._query_of(str(content["runId"]))
             if query is not None and str(content["runId"]) in query.run_ids:
                 if query.ledger is not None and query.lease is not None:
-                    query.ledger.catch_up(epoch=query.lease.epoch)
+                    with self._telling("ledger"):
+                        query.ledger.catch_up(epoch=query.lease.epoch)
                 self._link.send("progress", query=query.key, progress=text, received=time.time())
             elif query is not None:
                 took_ms = content.get("durationMs", {}).get("triggerExecution")
@@ -196,7 +230,7 @@ class Agent:
             "spark_application": jvm.application_id,
             "spark_version": jvm.spark_version,
             "master": jvm.master,
-            "standby": self._spec.standby,
+            "standby": self.standby,
             "target": self._target,
             "executors": jvm.executor_ids(),
             "queries": [query.describe() for query in self.queries],
@@ -242,17 +276,20 @@ class Agent:
 
     def _drain(self, *, within_s: float, hold_s: float) -> Message:
         """Stop every query between batches; without another word of the controller they go on after `hold_s`."""
-        stopped = self._drain_all(within_s)
-        self._hold = threading.Timer(hold_s, self._go_on_alone)
-        self._hold.daemon = True
-        self._hold.start()
-        return {"queries": stopped}
-
-    def _drain_all(self, within_s: float) -> dict[str, Any]:
-        deadline_s = time.monotonic() + within_s
         movable = [query for query in self.queries if query.is_movable and not query.user_stopped]
         if not movable:
             raise RuntimeError("the program has no query that can be moved")
+        try:
+            return {"queries": self._drain_all(movable, within_s)}
+        finally:
+            # Also where it failed, some of them stand still.
+            self._hold = threading.Timer(hold_s, self._go_on_alone)
+            self._hold.daemon = True
+            self._hold.start()
+
+    @staticmethod
+    def _drain_all(movable: list[ManagedQuery], within_s: float) -> dict[str, Any]:
+        deadline_s = time.monotonic() + within_s
         with ThreadPoolExecutor(max_workers=len(movable)) as pool:
             drained = pool.map(lambda query: query.drain(deadline_s=deadline_s), movable)
             return {query.key: asdict(stopped) for query, stopped in zip(movable, drained, strict=True)}
@@ -262,8 +299,10 @@ class Agent:
         if self._hold is not None:
             self._hold.cancel()
             self._hold = None
+        self.standby = False
         started: list[ManagedQuery] = []
         waiting = [query for query in self.queries if query.is_movable and not query.user_stopped]
+        self._settle_what_the_program_stopped()
         try:
             for query in waiting:
                 if query.warming:
@@ -282,21 +321,29 @@ class Agent:
             threading.Thread(target=query.remove_scratch, name="tidewise-sweep", daemon=True).start()
         return {"started": [query.key for query in started]}
 
+    def _settle_what_the_program_stopped(self) -> None:
+        """A query that the program stopped while it was being moved is not started again: nobody need wait for it."""
+        for query in self.queries:
+            if query.user_stopped:
+                query.settle()
+
     def _stop_warm_up(self) -> Message:
         with ThreadPoolExecutor(max_workers=max(1, len(self.queries))) as pool:
             list(pool.map(ManagedQuery.stop_warm_up, self.queries))
         return {}
 
     def _repartition(self, *, partitions: int) -> Message:
-        """Cut the state of every drained query anew; the queries stay stopped."""
+        """Cut the state of every drained query that has one anew; the queries stay stopped."""
         jvm = self._jvm_or_raise()
         done = []
         for query in self.queries:
-            if query.is_movable and query.checkpoint is not None:
+            if query.is_movable and query.checkpoint is not None and query.has_state:
                 session = query.writer._spark
                 jvm.repartition_state(session, query.checkpoint, partitions)
                 query.complete_sink_log()
                 done.append(query.key)
+        if not done:
+            raise ValueError("no query of the program has state that could be cut anew")
         return {"repartitioned": done}
 
     def _retire(self) -> Message:
@@ -352,7 +399,7 @@ class Agent:
                         self._tell_details()
             except Exception as error:  # noqa: BLE001 -- the context may be going down; the program is not to notice
                 if self._context is None or self._context._jsc is None:
-                    return
+                    continue  # stopped by the program, which may make another
                 self.problem("watch", f"{type(error).__name__}: {error}")
                 time.sleep(_DETAILS_EVERY_S)
 

@@ -45,8 +45,11 @@ class DriverJvm:
     # Executors
 
     def executor_ids(self) -> list[str]:
-        """The executors that are registered, the driver not among them."""
-        text = self._java_context.schedulerBackend().getExecutorIds().mkString(",")
+        """The executors that are registered, the driver not among them; none where the driver does all the work."""
+        backend = self._java_context.schedulerBackend()
+        if not self._jvm.java.lang.Class.forName("org.apache.spark.ExecutorAllocationClient").isInstance(backend):
+            return []
+        text = backend.getExecutorIds().mkString(",")
         return [name for name in str(text).split(",") if name]
 
     def request_executors(self, count: int) -> bool:

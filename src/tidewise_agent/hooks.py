@@ -36,7 +36,7 @@ def install() -> None:
         _apply(name, sys.modules[name])
 
 
-def attach(spec: AgentSpec, context: Any) -> Agent:
+def attach(spec: AgentSpec, session: Any) -> Agent:
     """Bring the agent into a process whose session exists already, as in a notebook; a second call changes nothing."""
     global _AGENT  # noqa: PLW0603 -- one agent per process
     if _AGENT is None:
@@ -44,7 +44,10 @@ def attach(spec: AgentSpec, context: Any) -> Agent:
         for name in _PATCHES:
             if name in sys.modules:
                 _apply(name, sys.modules[name])
-        _AGENT.context_created(context)
+        _AGENT.context_created(session.sparkContext)
+        _AGENT.listen_to(session)
+        for query in session.streams.active:
+            _AGENT.watch_query(query)
     return _AGENT
 
 
@@ -312,7 +315,7 @@ def _start(writer: Any, plainly: Callable[[], Any], *, path: str | None = None, 
     recipe = _recipe(writer)
     if agent is None or hasattr(writer, "_tidewise_query"):
         # A writer that is used twice builds two queries at once: it cannot be remembered, so it is left alone.
-        return plainly()
+        return _left_alone(agent, plainly())
     recipe.path, recipe.table = path, table
     recipe.sources = tuple(sorted(agent.source_formats))
     try:
@@ -320,12 +323,18 @@ def _start(writer: Any, plainly: Callable[[], Any], *, path: str | None = None, 
     except LeaseRefusedError:
         raise
     except Exception as error:
-        if agent.spec.standby or type(error).__module__.startswith(("pyspark", "py4j")):
+        if agent.standby or type(error).__module__.startswith(("pyspark", "py4j")):
             # A standby must not fall back to the program's own sink; and what Spark refuses is the program's to hear.
             agent.problem("query-not-started", f"{type(error).__name__}: {error}")
             raise
         agent.problem("query-not-managed", f"{type(error).__name__}: {error}")
-        return plainly()
+        return _left_alone(agent, plainly())
+
+
+def _left_alone(agent: Agent | None, user_object: Any) -> Any:
+    if agent is not None:
+        agent.unmanaged.append(user_object)
+    return user_object
 
 
 # Queries
@@ -333,6 +342,7 @@ def _start(writer: Any, plainly: Callable[[], Any], *, path: str | None = None, 
 
 def _patch_query(module: ModuleType) -> None:
     _patch_streaming_query(module.StreamingQuery)
+    _patch_activity(module.StreamingQuery)
     _patch_manager(module.StreamingQueryManager)
 
 
@@ -368,6 +378,18 @@ def _patch_streaming_query(kind: Any) -> None:
                 query.lease.release()
             return result
         return original(self)
+
+
+def _patch_activity(kind: Any) -> None:
+    """A program that asks again and again whether its query runs does not notice a move either."""
+    active = kind.isActive
+
+    def active_over_moves(self: Any) -> bool:
+        query = _managed(self)
+        moves = query is not None and query.moving and not query.user_stopped
+        return moves or bool(active.fget(self))
+
+    kind.isActive = property(active_over_moves)
 
 
 def _moved_on(query: ManagedQuery, watched: Any, deadline_s: float) -> bool:
@@ -434,7 +456,9 @@ def _patch_manager(kind: Any) -> None:
 def _one_has_really_ended(agent: Agent, deadline_s: float) -> bool:
     for query in agent.queries:
         _moved_on(query, query.java_query, deadline_s)
-    return any(query.java_query is not None and not query.java_query.isActive() for query in agent.queries)
+    managed = [query.java_query for query in agent.queries if query.java_query is not None]
+    unmanaged = [user_object._jsq for user_object in agent.unmanaged]
+    return any(not java_query.isActive() for java_query in (*managed, *unmanaged))
 
 
 _PATCHES: dict[str, Callable[[ModuleType], None]] = {

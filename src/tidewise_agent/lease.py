@@ -10,11 +10,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+EXECUTORS_LEAVE_S = 5.0
+"""Executors end themselves within this time after their driver died."""
 
 
 class LeaseRefusedError(RuntimeError):
@@ -27,18 +31,31 @@ class Holder:
 
     application: str
     epoch: int
-    pid: int
     released: bool
+    run: str
+    """Whose application it is: within one run, the controller says who is dead."""
+    host: str
+    processes: list[list[int | None]]
+    """Its driver's, each by number and start time: on this host, anybody can see whether they live."""
     at: float
     """When it was written, for people; nothing is decided by it."""
+
+    def is_dead_driver_of_another(self, run: str) -> bool:
+        """Whether another run left it behind: on this host, with no process of its driver alive."""
+        if self.run == run or self.host != socket.gethostname() or not self.processes:
+            return False
+        return all(pid is not None and started_ticks(pid) != ticks for pid, ticks in self.processes)
 
 
 class Lease:
     """The lease of one checkpoint as one application sees it."""
 
-    def __init__(self, folder: Path, *, application: str) -> None:
+    def __init__(self, folder: Path, *, application: str, run: str = "", processes: tuple[int, ...] = ()) -> None:
+        """`processes`: the driver's, so that a later run can see when they are dead."""
         self._path = folder / "lease.json"
         self._application = application
+        self._run = run
+        self._processes: list[list[int | None]] = [[pid, started_ticks(pid)] for pid in processes]
         self._epoch: int | None = None
 
     @property
@@ -48,21 +65,37 @@ class Lease:
 
     def claim(self, *, gone: frozenset[str] = frozenset()) -> int:
         """Take the lease; `gone` names applications that are known to be dead. LeaseRefusedError where it is held."""
+        holder = self.holder()
+        if holder is not None and not self._may_follow(holder, gone) and holder.is_dead_driver_of_another(self._run):
+            time.sleep(EXECUTORS_LEAVE_S)
+            gone |= {holder.application}
         with self._locked():
             holder = self.holder()
-            if holder is not None and holder.application != self._application:
-                if not holder.released and holder.application not in gone:
-                    raise LeaseRefusedError(
-                        f"The checkpoint of {self._path.parent} is held by the application {holder.application} "
-                        f"(epoch {holder.epoch}), which has not released it and is not known to be dead."
-                    )
-                if self._epoch is not None and holder.epoch > self._epoch:
-                    self._epoch = None
+            if holder is not None and not self._may_follow(holder, gone):
+                raise LeaseRefusedError(
+                    f"The checkpoint is held by the application {holder.application} on {holder.host} (epoch "
+                    f"{holder.epoch}), which has not released it and is not known to be dead; if you know that it is, "
+                    f"remove {self._path}."
+                )
             mine = holder is not None and holder.application == self._application and not holder.released
             epoch = holder.epoch if mine and holder is not None else (holder.epoch if holder else 0) + 1
-            self._write(Holder(self._application, epoch, os.getpid(), released=False, at=time.time()))
+            self._write(self._holding(epoch, released=False))
             self._epoch = epoch
             return epoch
+
+    def _may_follow(self, holder: Holder, gone: frozenset[str]) -> bool:
+        return holder.released or holder.application == self._application or holder.application in gone
+
+    def _holding(self, epoch: int, *, released: bool) -> Holder:
+        return Holder(
+            application=self._application,
+            epoch=epoch,
+            released=released,
+            run=self._run,
+            host=socket.gethostname(),
+            processes=self._processes,
+            at=time.time(),
+        )
 
     def check(self) -> None:
         """LeaseRefusedError unless this application holds the lease; called before every write to the sink."""
@@ -79,7 +112,7 @@ class Lease:
         with self._locked():
             holder = self.holder()
             if holder is not None and holder.application == self._application and not holder.released:
-                self._write(Holder(self._application, holder.epoch, os.getpid(), released=True, at=time.time()))
+                self._write(self._holding(holder.epoch, released=True))
         self._epoch = None
 
     def holder(self) -> Holder | None:
@@ -103,6 +136,15 @@ class Lease:
         with self._path.with_name("lease.lock").open("a", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def started_ticks(pid: int) -> int | None:
+    """When the process with this number was started, so that a number that was given again is noticed; None: dead."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
 
 
 def bookkeeping_folder(checkpoint: str, *, state_folder: str) -> Path:

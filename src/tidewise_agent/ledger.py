@@ -18,9 +18,13 @@ class Ledger:
         self._checkpoint = checkpoint
         self._application = application
         self._last = self._last_batch()
+        self._size = self._size_now()
 
     def catch_up(self, *, epoch: int | None) -> int:
         """Copy every committed batch that is not in the ledger yet; how many those were."""
+        if self._size_now() != self._size:
+            # Another application has been the owner meanwhile: a successor looked first when it began to warm up.
+            self._last, self._size = self._last_batch(), self._size_now()
         lines = []
         for batch in self._committed_after(self._last):
             try:
@@ -40,6 +44,7 @@ class Ledger:
         if lines:
             self._append(lines)
             self._last = json.loads(lines[-1])["batch"]
+            self._size = self._size_now()
         return len(lines)
 
     def _committed_after(self, last: int) -> list[int]:
@@ -55,6 +60,12 @@ class Ledger:
             torn = file.tell() > 0 and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
             text = "\n".join(lines) + "\n"
             file.write((("\n" if torn else "") + text).encode())
+
+    def _size_now(self) -> int:
+        try:
+            return self._path.stat().st_size
+        except FileNotFoundError:
+            return 0
 
     def _last_batch(self) -> int:
         """The last batch in the ledger; -1 for an empty one. Read from the end: ledgers grow long."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from tidewise_agent.sink_log import fill_sink_log
 from tidewise_agent.spec import AgentSpec
 
 _POLL_S = 0.005
+_FILE_FORMATS = {"parquet", "json", "csv", "orc", "text", "avro", "xml", None}
+"""None: Spark's default, which is Parquet."""
 _WARM_UP_ENDS_WITHIN_S = 20.0
 _IDLE_AHEAD_S = 0.5
 """An idle query whose next trigger is further away than this can be stopped at once: no batch can begin meanwhile."""
@@ -78,9 +82,9 @@ class ManagedQuery:
         self.lease: Lease | None = None
         self.ledger: Ledger | None = None
         self._scratch: Path | None = None
-        if self.checkpoint is not None:
+        if self.checkpoint is not None and spec.lease:
             folder = bookkeeping_folder(self.checkpoint, state_folder=spec.state_folder)
-            self.lease = Lease(folder, application=spec.application)
+            self.lease = Lease(folder, application=spec.application, run=spec.run, processes=(os.getpid(), jvm.pid()))
             local = local_path(self.checkpoint)
             if local is not None:
                 self.ledger = Ledger(folder, local, application=spec.application)
@@ -92,6 +96,12 @@ class ManagedQuery:
     @property
     def is_movable(self) -> bool:
         return self.checkpoint is not None and self.recipe.has_processing_time_trigger
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the checkpoint holds state; taken for granted where that cannot be seen."""
+        local = local_path(self.checkpoint or "")
+        return local is None or (local / "state").is_dir()
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -142,10 +152,15 @@ class ManagedQuery:
         self._scratch = local / "_tidewise" / f"warm-{self._spec.application}"
         remove(self._scratch)
         clone_checkpoint(local, self._scratch)
-        frame = self.writer._df
-        warm = frame._jdf.writeStream().format("noop").option("checkpointLocation", str(self._scratch))
-        warm = warm.outputMode(self.recipe.output_mode or "append").trigger(self._jvm.trigger(0.0))
-        started = warm.start()
+        writer = self.writer._df.writeStream
+        if self.recipe.has_foreach_batch or self.recipe.format in _FILE_FORMATS:
+            # Writing files takes code that has to warm up as well: they go where nobody looks.
+            writer = writer.foreachBatch(_write_to(self._scratch.with_name(f"{self._scratch.name}-out")))
+            java_writer = writer._jwrite
+        else:
+            java_writer = writer._jwrite.format("noop")
+        java_writer = java_writer.option("checkpointLocation", str(self._scratch))
+        started = java_writer.outputMode(self.recipe.output_mode or "append").trigger(self._jvm.trigger(0.0)).start()
         self.warming = True
         self._now_runs(started)
         return started
@@ -159,7 +174,7 @@ class ManagedQuery:
         self.warming = False
 
     def complete_sink_log(self) -> None:
-        """After a repartition: Spark has added a batch, and a file sink's log without an entry for it stops the query."""
+        """After a repartition: a file sink's log lacks the batch that Spark adds, which would stop the query later."""
         place = self.recipe.path or self.recipe.options.get("path")
         local = None if place is None or self.recipe.has_foreach_batch else local_path(place)
         if local is not None and self.checkpoint is not None:
@@ -168,8 +183,10 @@ class ManagedQuery:
                 fill_sink_log(local / "_spark_metadata", last_batch=max(numbers_in(checkpoint / "commits"), default=-1))
 
     def remove_scratch(self) -> None:
+        """Nothing is left of the warm-up."""
         if self._scratch is not None:
             remove(self._scratch)
+            remove(self._scratch.with_name(f"{self._scratch.name}-out"))
             self._scratch = None
 
     def _now_runs(self, java_query: Any) -> None:
@@ -244,6 +261,16 @@ class ManagedQuery:
             return self._spec.commit_interval_s
         text = self.recipe.trigger.get("processingTime")
         return self._jvm.interval_s(text) if text else 0.0
+
+
+def _write_to(folder: Path) -> Callable[[Any, int], None]:
+    def write(frame: Any, _batch: int) -> None:
+        try:
+            frame.write.mode("overwrite").parquet(str(folder))
+        except Exception:  # noqa: BLE001 -- a column that files cannot hold: the rest of the query still warms up
+            frame.write.mode("overwrite").format("noop").save()
+
+    return write
 
 
 def _checkpoint_of(recipe: Recipe, default_root: str | None) -> str | None:

@@ -27,6 +27,10 @@ class AgentSpec:
     """Where lease and ledger go for a checkpoint that is not on a local disk."""
     identity_file: str
     """Where the agent leaves the ids of its processes, before any query starts."""
+    run: str = ""
+    """The run that this application belongs to."""
+    lease: bool = True
+    """Whether queries need the lease of their checkpoint; not where a session is only watched."""
     standby: bool = False
     """Whether to warm up on scratch checkpoints and wait, instead of starting the program's queries."""
     commit_interval_s: float | None = None
@@ -42,7 +46,10 @@ class AgentSpec:
 
     @classmethod
     def read(cls, path: Path) -> AgentSpec:
+        """The settings in this file; OSError, ValueError or TypeError where there are none."""
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise TypeError("not a table of settings")
         for name in ("gone", "replayable_sources"):
             content[name] = tuple(content.get(name, ()))
         return cls(**content)

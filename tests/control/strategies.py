@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tidewise.core import (
+    Audited,
     Censored,
     ChangeExpired,
     ChangeFinished,
@@ -203,6 +204,7 @@ EVENTS: dict[type[JournalEvent], st.SearchStrategy[JournalEvent]] = {
     ProfileFinished: st.builds(ProfileFinished, at_s=times, outcome=profile_outcomes),
     ProfileExpired: st.builds(ProfileExpired, at_s=times, request_id=words),
     FaultInjected: st.builds(FaultInjected, at_s=times, fault=words),
+    Audited: st.builds(Audited, at_s=times, after=words, checkpoint=words, clean=st.booleans(), sentence=words),
     Paused: st.builds(Paused, at_s=times, by=words),
     Resumed: st.builds(Resumed, at_s=times, by=words),
     Overridden: st.builds(Overridden, at_s=times, by=words, target=configurations),

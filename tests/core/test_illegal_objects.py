@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import tidewise.core
 from tidewise.core import (
+    Audited,
     Censored,
     ChangeCost,
     ChangeExpired,
@@ -162,6 +163,7 @@ LEGAL: list[object] = [
     ProfileFinished(at_s=1.0, outcome=PROFILE_OUTCOME),
     ProfileExpired(at_s=1.0, request_id="r"),
     FaultInjected(at_s=1.0, fault="f"),
+    Audited(at_s=1.0, after="a", checkpoint="c", clean=True, sentence="s"),
     Paused(at_s=1.0, by="b"),
     Resumed(at_s=1.0, by="b"),
     Overridden(at_s=1.0, by="b", target=ONE),

@@ -40,7 +40,7 @@ from tidewise.experiments import Experiment, Progress, compare, find_runs, missi
 from tidewise.experiments import run as run_module
 from tidewise.experiments.claim import claimed
 from tidewise.experiments.experiment import deployed_for
-from tidewise.experiments.run import Ledger
+from tidewise.experiments.ledger import Ledger
 from tidewise.policies import BestFixed, Reactive, Static
 from tidewise.report import warnings
 

@@ -13,10 +13,15 @@ from rich.markup import escape
 
 from tidewise import __version__
 from tidewise.cli.choices import choice_row, print_choice
+from tidewise.cli.cluster import cluster_commands
+from tidewise.cli.demo import show_demo
+from tidewise.cli.live import chaos, control_job, job_status, pause_job, resume_job, run_job, stop_job
 from tidewise.cli.output import BAD_INPUT, STOPPED, console, experiment_progress, print_json
 from tidewise.cli.summary import summary_rows
+from tidewise.cli.verify import verify
 from tidewise.core import PermanentError, TidewiseError
 from tidewise.experiments import DEMO_PLAN, Experiment, Run, by_scenario, compare, find_runs, run_experiment
+from tidewise.experiments.demo import check_demo
 from tidewise.policies import describe
 from tidewise.report import DEFAULT_TITLE, headlines, terminal_table, warnings, write_report
 from tidewise.report.wording import origin
@@ -51,7 +56,11 @@ def root(
 ) -> None:
     """Keep streaming jobs at their promised latency and recovery time for the least money.
 
-    tidewise demo                    a day of load, tuned by each policy
+    tidewise demo                    a day of load on real Spark, tuned while you look on
+
+    tidewise run job.toml            a PySpark job, kept at its promises
+
+    tidewise verify CHECKPOINT       proof that every record was committed once
 
     tidewise experiment plan.toml    compare policies on the same load
 
@@ -68,16 +77,36 @@ def root(
 @app.command()
 def demo(
     out: Out = Path("runs"),
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="In the simulator instead: every policy, and nothing is started.")
+    ] = False,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.5, max=60.0, help="How long the day lasts on real Spark.")
+    ] = 4.0,
+    static: Annotated[
+        bool, typer.Option("--static", help="Measure the largest configuration as well: takes twice as long.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """Run a day of load on a SIMULATED Spark cluster under each policy, and write a report.
+    """Tune a job on real Spark through a day of load in four minutes, while you look on, and write a report.
 
-    Nothing is installed or started: no Spark, no broker. It shows what a policy would do and cost.
+    Starts a Spark cluster on 127.0.0.1 and stops it at the end. Needs Java 17 and the extra tidewise[spark].
 
-    For example:  tidewise demo --out /tmp/tidewise
+    For example:
+
+    tidewise demo
+
+    tidewise demo --simulated      a day in the simulator under each policy, in seconds, without Java or Spark
     """
+    if simulated:
+        home = _free_folder(out / "demo")
+        _show(_run(Experiment(DEMO_PLAN), home, quiet=json), report=home / REPORT_NAME, json=json)
+        return
+    check_demo()
     home = _free_folder(out / "demo")
-    _show(_run(Experiment(DEMO_PLAN), home, quiet=json), report=home / REPORT_NAME, json=json)
+    seconds = round(60 * minutes)
+    if not show_demo(home, seconds=seconds, measure_static=static, report=home / REPORT_NAME, json=json):
+        raise typer.Exit(STOPPED)
 
 
 @app.command(name="experiment")
@@ -145,6 +174,17 @@ def loads(json: Json = False) -> None:
         return
     for one in known:
         print_choice(one)
+
+
+app.command(name="run")(run_job)
+app.command(name="control", hidden=True)(control_job)
+app.command(name="status")(job_status)
+app.command(name="pause")(pause_job)
+app.command(name="resume")(resume_job)
+app.command(name="stop")(stop_job)
+app.command()(chaos)
+app.command()(verify)
+app.add_typer(cluster_commands, name="cluster")
 
 
 def _run(experiment: Experiment, home: Path, *, quiet: bool) -> list[Run]:

@@ -14,6 +14,7 @@ from tidewise.control.commands import ApplyChange, Command, Input, StartProfile
 from tidewise.control.consult import plain_text
 from tidewise.control.loop import Loop
 from tidewise.core import (
+    Audited,
     ChangeFinished,
     ChangeOutcome,
     ChangeStatus,
@@ -199,7 +200,7 @@ class Runner:
         if self._progress is not None:
             self._progress(now_s)
 
-    def record(self, event: FaultInjected | ControllerStopped) -> None:
+    def record(self, event: FaultInjected | Audited | ControllerStopped) -> None:
         """Write down what concerns reports and not the loop."""
         self._go_on()
         self._loop.state.apply(event)

@@ -31,6 +31,7 @@ from tidewise.core.errors import (
 )
 from tidewise.core.estimate import Censored, Estimate, Measured
 from tidewise.core.events import (
+    Audited,
     ChangeExpired,
     ChangeFinished,
     ChangeRequested,
@@ -63,6 +64,7 @@ from tidewise.core.usage import Meter, Purpose, Usage, total
 __all__ = [
     "MEDIAN",
     "REACH",
+    "Audited",
     "BadInputError",
     "Censored",
     "ChangeCost",

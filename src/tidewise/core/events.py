@@ -158,6 +158,19 @@ class FaultInjected(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Audited(_Event):
+    """What a job had committed was checked, after a change, a failure or at the end; the report is told."""
+
+    texts: ClassVar[tuple[str, ...]] = ("after", "checkpoint", "sentence")
+    after: str
+    """What it was checked after, in words."""
+    checkpoint: str
+    clean: bool
+    """Whether every record was committed once and in order, as far as it could be proved."""
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Paused(_Event):
     """A person told the loop to leave the job alone."""
 
@@ -210,6 +223,7 @@ JournalEvent = (
     | ProfileFinished
     | ProfileExpired
     | FaultInjected
+    | Audited
     | Paused
     | Resumed
     | Overridden

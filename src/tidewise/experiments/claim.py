@@ -1,4 +1,4 @@
-"""One experiment at a time in a folder: a lock that ends with its process, however that ends."""
+"""One experiment or supervisor at a time in a folder: a lock that ends with its process, however that ends."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CLAIM_FILE = ".running"
 
 
 @contextmanager
-def claimed(home: Path) -> Iterator[None]:
-    """Make the folder if need be, and keep others out of it; BadInputError where another experiment is in it."""
+def claimed(home: Path, *, taken: str | None = None) -> Iterator[None]:
+    """Make the folder if need be, and keep others out; BadInputError, with this sentence, where another is in it."""
     path = home / CLAIM_FILE
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -26,7 +26,7 @@ def claimed(home: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BadInputError(
-                f"another experiment is writing to {home}; wait for it or choose another --out"
+                taken or f"another experiment is writing to {home}; wait for it or choose another --out"
             ) from None
         try:
             yield

@@ -20,13 +20,12 @@ from tidewise.core import (
     Prices,
     Promises,
     format_duration,
-    format_memory,
 )
 from tidewise.core.readers import did_you_mean
 from tidewise.engines.simulator import SimulatorProfile, load_profile
 from tidewise.experiments.fixed_run import fault_schedule
 from tidewise.experiments.hindsight import Hindsight
-from tidewise.experiments.plan import LoadTable, Plan, PolicyTable, read_plan
+from tidewise.experiments.plan import LoadTable, Plan, PolicyTable, check_start, read_plan
 from tidewise.experiments.record import FaultRecord
 from tidewise.experiments.toml_file import TomlFile
 from tidewise.policies import BestFixed, Static, make_policy, policy_names
@@ -62,11 +61,7 @@ class Experiment:
             self.space: ConfigurationSpace = self.plan.space.space(self.profile.changes)
         with self._file.at("start"):
             self.start: Configuration = self.plan.start.configuration(self.space)
-            if self.start not in self.space:
-                raise BadInputError(
-                    f"{self.start} is not in the space; the nearest is {self.space.nearest(self.start)}"
-                )
-        self._check_quota()
+        check_start(self._file, self.start, self.space, self.plan.control)
         self._check_failures()
         self._loads: list[tuple[LoadTable, Load]] = []
         for index, table in enumerate(self.plan.loads):
@@ -151,17 +146,6 @@ class Experiment:
                 f"policy {table.label!r} names the mechanism {mechanism}; the profile {self.profile.name} offers "
                 f"only {', '.join(offered)}"
             )
-
-    def _check_quota(self) -> None:
-        control, start = self.plan.control, self.start
-        with self._file.at("control", "quota_cores"):
-            if control.quota_cores is not None and start.total_cores > control.quota_cores:
-                raise BadInputError(f"the start takes {start.total_cores:g} cores, and the quota is less; see [start]")
-        with self._file.at("control", "quota_memory"):
-            if control.quota_memory is not None and start.total_memory_mib > control.quota_memory:
-                raise BadInputError(
-                    f"the start takes {format_memory(start.total_memory_mib)}, and the quota is less; see [start]"
-                )
 
     def _check_failures(self) -> None:
         failures = self.plan.failures

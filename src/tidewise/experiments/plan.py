@@ -10,6 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, JsonValue
 
 from tidewise.control import GuardSettings, LoopSettings
 from tidewise.core import (
+    BadInputError,
     ChangeCost,
     Configuration,
     ConfigurationSpace,
@@ -17,6 +18,7 @@ from tidewise.core import (
     Mechanism,
     Prices,
     Promises,
+    format_memory,
 )
 from tidewise.experiments.record import PARTIAL_SUFFIX
 from tidewise.experiments.toml_file import (
@@ -235,30 +237,45 @@ def read_plan(file: TomlFile) -> Plan:
         for index, name in enumerate(names):
             if name in names[:index]:
                 raise file.wrong((kind, index), f"two of the {kind} are called {name!r}; give one another name")
+    check_tables(file, promises=plan.promises, prices=plan.prices, control=plan.control)
+    if not 60 <= plan.duration <= LONGEST_DURATION_S:
+        raise file.wrong(("duration",), "duration must be from 60s to 31d")
+    if len(set(plan.seeds)) < len(plan.seeds):
+        raise file.wrong(("seeds",), "each seed can be run once; name it once")
+    return plan
+
+
+def check_tables(file: TomlFile, *, promises: PromisesTable, prices: PricesTable, control: ControlTable) -> None:
+    """Refuse what is no promise, price or setting, would run for ever, or come out as no number."""
     for key, make in (
-        ("promises", plan.promises.promises),
-        ("prices", plan.prices.prices),
-        ("control", plan.control.loop_settings),
-        ("control", plan.control.guard_settings),
+        ("promises", promises.promises),
+        ("prices", prices.prices),
+        ("control", control.loop_settings),
+        ("control", control.guard_settings),
     ):
         try:
             make()
         except InvalidValueError as error:
             raise file.wrong((key,), f"{key}: {error}") from error
-    _check_numbers(plan, file)
-    return plan
-
-
-def _check_numbers(plan: Plan, file: TomlFile) -> None:
-    """Refuse what would run for ever, fill the memory or come out as no number."""
-    if not 60 <= plan.duration <= LONGEST_DURATION_S:
-        raise file.wrong(("duration",), "duration must be from 60s to 31d")
-    if len(set(plan.seeds)) < len(plan.seeds):
-        raise file.wrong(("seeds",), "each seed can be run once; name it once")
-    if max(plan.prices.core_hour, plan.prices.gib_hour) > DEAREST:
+    if max(prices.core_hour, prices.gib_hour) > DEAREST:
         raise file.wrong(("prices",), f"prices must be at most {DEAREST:g}")
-    if plan.control.decide_every < 1:
+    if control.decide_every < 1:
         raise file.wrong(("control", "decide_every"), "decide_every must be at least 1s")
-    if plan.control.report_every < 1 or plan.control.report_every != int(plan.control.report_every):
+    if control.report_every < 1 or control.report_every != int(control.report_every):
         where = ("control", "report_every")
         raise file.wrong(where, "report_every must be a whole number of seconds, at least 1s")
+
+
+def check_start(file: TomlFile, start: Configuration, space: ConfigurationSpace, control: ControlTable) -> None:
+    """Refuse a start that is not in the space, or takes more than the quota."""
+    with file.at("start"):
+        if start not in space:
+            raise BadInputError(f"{start} is not in the space; the nearest is {space.nearest(start)}")
+    with file.at("control", "quota_cores"):
+        if control.quota_cores is not None and start.total_cores > control.quota_cores:
+            raise BadInputError(f"the start takes {start.total_cores:g} cores, and the quota is less; see [start]")
+    with file.at("control", "quota_memory"):
+        if control.quota_memory is not None and start.total_memory_mib > control.quota_memory:
+            raise BadInputError(
+                f"the start takes {format_memory(start.total_memory_mib)}, and the quota is less; see [start]"
+            )

@@ -43,9 +43,17 @@ FORMAT_VERSION = 1
 RUN_FILE = "run.json"
 SERIES_FILE = "series.parquet"
 JOURNAL_FILE = "journal.sqlite"
+METER_FILE = "meter.json"
+"""What a live run has cost so far; there while it is on."""
 PARTIAL_SUFFIX = ".partial"
 _OWN_FILES = frozenset(
-    {RUN_FILE, SERIES_FILE, *(f"{JOURNAL_FILE}{ending}" for ending in ("", "-wal", "-shm", ".lock"))}
+    {
+        RUN_FILE,
+        SERIES_FILE,
+        METER_FILE,
+        f"{METER_FILE}.new",
+        *(f"{JOURNAL_FILE}{ending}" for ending in ("", "-wal", "-shm", ".lock")),
+    }
 )
 
 
@@ -90,6 +98,22 @@ class ChangeRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord:
+    """One check of what a real job had committed."""
+
+    at_s: float
+    after: str
+    """What it was checked after, in words."""
+    clean: bool
+    sentence: str
+
+    def __post_init__(self) -> None:
+        require_finite("at_s", self.at_s, least=0.0)
+        require_text("after", self.after)
+        require_text("the sentence of an audit", self.sentence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """What `run.json` holds."""
 
@@ -110,6 +134,8 @@ class RunRecord:
     prices: Prices
     faults: tuple[FaultRecord, ...] = ()
     changes: tuple[ChangeRecord, ...] = ()
+    audits: tuple[AuditRecord, ...] = ()
+    """Of what a real job had committed; a simulated one commits nothing."""
     meter: Mapping[Purpose, Usage]
     versions: Mapping[str, str]
     """Of tidewise, python and numpy, and the digests of the profile and the load."""
@@ -181,6 +207,14 @@ def begin_run(folder: Path) -> Path:
         work.mkdir(parents=True)
     except OSError as error:
         raise PermanentError(f"the folder {work} could not be made: {_cause(error)}") from error
+    return work
+
+
+def resume_run(folder: Path) -> Path:
+    """The partial folder of a run whose controller died, with all it holds; BadInputError where there is none."""
+    work = folder.with_name(folder.name + PARTIAL_SUFFIX)
+    if not (work / JOURNAL_FILE).is_file():
+        raise BadInputError(f"{work} holds no run that could be gone on with")
     return work
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tidewise.core import (
     MEDIAN,
+    Audited,
     Censored,
     ChangeCost,
     ChangeExpired,
@@ -354,6 +355,7 @@ def events() -> st.SearchStrategy[JournalEvent]:
         st.builds(ProfileFinished, at_s=at_s, outcome=profile_outcomes()),
         st.builds(ProfileExpired, at_s=at_s, request_id=name),
         st.builds(FaultInjected, at_s=at_s, fault=name),
+        st.builds(Audited, at_s=at_s, after=name, checkpoint=name, clean=st.booleans(), sentence=name),
         st.builds(Paused, at_s=at_s, by=name),
         st.builds(Resumed, at_s=at_s, by=name),
         st.builds(Overridden, at_s=at_s, by=name, target=configurations()),

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import tidewise_agent
 from tidewise.core import Configuration, PermanentError
+from tidewise.engines.spark.cgroups import BOOST_S
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.daemons import last_line
 from tidewise.engines.spark.master import ClusterManager
@@ -21,6 +22,8 @@ from tidewise.engines.spark.program import SparkProgram, spark_conf
 from tidewise_agent.spec import OWNER_VARIABLE, SPEC_VARIABLE, AgentSpec
 
 _AGENT_PATH = Path(tidewise_agent.__file__).parent / "path"
+WARM_UP_BOOST_S = 45
+"""On a local cluster, executors that warm up may use a whole core for this long; they are charged with it."""
 _GRACE_S = 3.0
 """Executors leave by themselves when their driver is gone; after this they are ended."""
 
@@ -68,7 +71,10 @@ class Application:
     """How many executors were asked for."""
     executor_ids: tuple[str, ...] = ()
     queries: dict[str, QueryFacts] = field(default_factory=dict)
-    warm_batches: dict[str, int] = field(default_factory=dict)
+    warm_s: dict[str, list[float]] = field(default_factory=dict)
+    """How long each batch took on the scratch checkpoint, by query."""
+    batch_s: dict[str, float] = field(default_factory=dict)
+    """How long a batch takes, by query: a slowly moving average."""
     committed_unix_s: dict[str, float] = field(default_factory=dict)
     """When each query last committed a batch here."""
     first_commit_unix_s: dict[str, float] = field(default_factory=dict)
@@ -192,7 +198,7 @@ def launch(
     program.check()
     folder = home / "applications" / key
     folder.mkdir(parents=True)
-    conf = {**cluster_conf(cluster, configuration), **spark_conf(program, configuration)}
+    conf = {**cluster_conf(cluster, configuration, standby=standby), **spark_conf(program, configuration)}
     spec = AgentSpec(
         application=key,
         host=controller[0],
@@ -200,6 +206,7 @@ def launch(
         token=token,
         state_folder=str(home),
         identity_file=str(folder / "identity.json"),
+        run=key.rpartition("-")[0],
         standby=standby,
         commit_interval_s=configuration.commit_interval_s,
         conf=conf,
@@ -244,12 +251,13 @@ def launch(
     )
 
 
-def cluster_conf(cluster: ClusterManager, configuration: Configuration) -> dict[str, str]:
+def cluster_conf(cluster: ClusterManager, configuration: Configuration, *, standby: bool) -> dict[str, str]:
     """The settings by which an application finds its cluster, and gets its share of a local one."""
     if isinstance(cluster, LocalCluster):
+        boost_s = WARM_UP_BOOST_S if standby else BOOST_S
         return {
             **cluster.application_conf(),
-            **cluster.executor_conf(configuration.cores_per_executor),
+            **cluster.executor_conf(configuration.cores_per_executor, boost_s=boost_s),
             "spark.ui.port": "0",
         }
     return {"spark.master": cluster.master_url}

@@ -63,13 +63,13 @@ class Book:
         """The job of this folder; BadInputError where it has none."""
         try:
             content = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+            content["applications"] = tuple(content["applications"])
+            content["dead"] = tuple(content["dead"])
+            return cls(folder=folder, **content)
         except FileNotFoundError:
             raise BadInputError(f"there is no job in {folder}") from None
-        except ValueError as error:
-            raise BadInputError(f"{folder / _FILE} cannot be read: {error}") from error
-        content["applications"] = tuple(content["applications"])
-        content["dead"] = tuple(content["dead"])
-        return cls(folder=folder, **content)
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInputError(f"{folder / _FILE} cannot be read: {error!r}") from error
 
     @classmethod
     def exists(cls, folder: Path) -> bool:

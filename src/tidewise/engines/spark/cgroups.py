@@ -19,7 +19,7 @@ from tidewise.core import BadInputError, PermanentError, TemporaryError
 
 CORES_VARIABLE = "TIDEWISE_CORES"
 BOOST_VARIABLE = "TIDEWISE_BOOST_S"
-BOOST_S = 12
+BOOST_S = 20
 """A JVM starts on at least one core: at a quarter of one, that alone would take a minute."""
 PERIOD_US = 100_000
 LEAST_CORES = 0.01

@@ -43,6 +43,16 @@ COSTS = {
 """What each mechanism costs before this job has shown it; the order is that of preference."""
 
 
+def offered_changes(*, handover: bool, repartitions: bool) -> tuple[ChangeCost, ...]:
+    """The mechanisms for a program that may, or may not, run beside itself and have its state cut anew."""
+    left_out = {
+        mechanism
+        for mechanism, allowed in {Mechanism.HANDOVER: handover, Mechanism.REPARTITION: repartitions}.items()
+        if not allowed
+    }
+    return tuple(cost for mechanism, cost in COSTS.items() if mechanism not in left_out)
+
+
 class SparkEngine:
     """Implements `core.Engine`."""
 
@@ -78,12 +88,7 @@ class SparkEngine:
 
     @property
     def changes(self) -> tuple[ChangeCost, ...]:
-        left_out = set()
-        if not self._program.handover:
-            left_out.add(Mechanism.HANDOVER)
-        if not self._repartitions:
-            left_out.add(Mechanism.REPARTITION)
-        return tuple(cost for mechanism, cost in COSTS.items() if mechanism not in left_out)
+        return offered_changes(handover=self._program.handover, repartitions=self._repartitions)
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -125,6 +130,17 @@ class SparkEngine:
             )
             fleet.book = fleet.book.with_outcome(outcome)
         return self._job(fleet)
+
+    def clear(self) -> None:
+        """End whatever lives of the job of this home, at once; TemporaryError where that cannot be confirmed."""
+        fleet = self._fleet(Book.read(self._home))
+        try:
+            fleet.take_back()
+            left = [one.key for one in list(fleet.applications.values()) if not fleet.end(one)]
+        finally:
+            fleet.close()
+        if left:
+            raise TemporaryError(f"it cannot be confirmed that all of {', '.join(left)} is gone: try again")
 
     def _sort_out(self, fleet: Fleet) -> Application | None:
         """Find out which application works, by the lease and not by what was meant; end all others."""

@@ -80,9 +80,10 @@ class Fleet:
     @property
     def active(self) -> Application:
         """The application that works, or worked last."""
-        if self.active_key is None:
-            raise TemporaryError("the job has not started yet")
-        return self.applications[self.active_key]
+        application = self.applications.get(self.active_key or "")
+        if application is None:
+            raise TemporaryError("the job has not started yet, or its driver is being replaced")
+        return application
 
     def run_time_s(self, unix_s: float) -> float:
         return unix_s - self._unix_offset_s
@@ -299,6 +300,8 @@ class Fleet:
         self._query_ids[query] = progress.query_id
         application.committed_unix_s[query] = progress.committed_unix_s
         application.first_commit_unix_s.setdefault(query, progress.committed_unix_s)
+        usual_s = application.batch_s.get(query, progress.duration_s)
+        application.batch_s[query] = usual_s + 0.1 * (progress.duration_s - usual_s)
         committed_s = self.run_time_s(progress.committed_unix_s)
         self.reporter.batch(progress, min(committed_s, self.clock.now_s()))
 
@@ -309,7 +312,7 @@ class Fleet:
 
     def _hear_warm(self, application: Application, message: Message) -> None:
         query = str(message["query"])
-        application.warm_batches[query] = application.warm_batches.get(query, 0) + 1
+        application.warm_s.setdefault(query, []).append(float(message["took_ms"] or 0) / 1000)
 
     def _hear_terminated(self, application: Application, message: Message) -> None:
         if message.get("by_program"):

@@ -7,7 +7,7 @@ import logging
 import resource
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from tidewise.core import (
     TemporaryError,
     Usage,
 )
-from tidewise.engines.spark.application import Application
+from tidewise.engines.spark.application import Application, QueryFacts
 from tidewise.engines.spark.audit import Audit, audit
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.faults import Faults
@@ -138,7 +138,9 @@ class SparkJob:
             self._charge()
             self._stopped = True
             self._supervisor.stopping = True
+            checkpoints = self._checkpoints()
         self._end_gracefully()
+        self._audit("the end", checkpoints)
         self.leave()
 
     def kill(self) -> None:
@@ -200,8 +202,18 @@ class SparkJob:
 
     def verify(self, after: str) -> list[Audited]:
         """Audit every checkpoint now."""
+        return self._verify(after, self._fleet.checkpoints())
+
+    def _checkpoints(self) -> dict[str, QueryFacts]:
+        """Those that are known; none between a driver's death and the start of its successor."""
+        try:
+            return self._fleet.checkpoints()
+        except TemporaryError:
+            return {}
+
+    def _verify(self, after: str, checkpoints: Mapping[str, QueryFacts]) -> list[Audited]:
         found = []
-        for checkpoint, facts in self._fleet.checkpoints().items():
+        for checkpoint, facts in checkpoints.items():
             local = local_path(checkpoint)
             if local is None:
                 continue
@@ -239,9 +251,9 @@ class SparkJob:
             fleet.book = fleet.book.with_outcome(outcome)
         self._audit(f"the {request.mechanism} {request.request_id}")
 
-    def _audit(self, after: str) -> None:
+    def _audit(self, after: str, checkpoints: Mapping[str, QueryFacts] | None = None) -> None:
         try:
-            found = self.verify(after)
+            found = self.verify(after) if checkpoints is None else self._verify(after, checkpoints)
         except (TemporaryError, PermanentError) as error:
             _LOG.warning("The checkpoint could not be audited: %s", error)
             return
@@ -313,8 +325,11 @@ class SparkJob:
     def _charge_application(self, application: Application, passed_s: float) -> None:
         configuration, program = application.configuration, self._fleet.program
         count = max(len(application.executor_ids), application.target)
+        cores = configuration.cores_per_executor
+        if application.key != self._fleet.active_key and isinstance(self._fleet.cluster, LocalCluster):
+            cores = max(1.0, cores)  # what may be used while it warms up
         executors = Usage(
-            core_s=count * configuration.cores_per_executor * passed_s,
+            core_s=count * cores * passed_s,
             memory_mib_s=count * configuration.memory_mib_per_executor * passed_s,
         )
         driver = Usage(core_s=program.driver_cores * passed_s, memory_mib_s=program.driver_memory_mib * passed_s)

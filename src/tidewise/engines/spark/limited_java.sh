@@ -38,7 +38,7 @@ limit() {
         *[!0-9.]* | *.*.* | .) say "TIDEWISE_CORES is '$cores', not a number such as 0.5" && return ;;
     esac
     case "$boost_s" in
-        '' | *[!0-9]*) boost_s=12 ;;
+        '' | *[!0-9]*) boost_s=20 ;;
     esac
     whole=${cores%%.*}
     fraction=

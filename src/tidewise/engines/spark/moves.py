@@ -31,6 +31,9 @@ HOLD_S = 90.0
 """A drained application that hears nothing for this long starts its queries again by itself."""
 TAKE_OVER_WITHIN_S = 30.0
 """A successor that has not committed a batch by then is given up."""
+_AS_FAST_AS = 1.5
+_ENOUGH_BATCHES = 4
+"""A successor that has gone through this many times the batches it needs is as warm as it gets."""
 _STATE_SHARE = 0.6
 """The most of an executor's memory that its share of the state may take after a change."""
 
@@ -264,16 +267,12 @@ def handover(fleet: Fleet, request: ChangeRequest) -> Moved:
 
 
 def _expect_warm(fleet: Fleet, old: Application, successor: Application, request: ChangeRequest) -> None:
-    """Wait until the successor has its executors and has worked through some batches of every query."""
-    needed = fleet.program.warm_batches
+    """Wait until the successor has its executors and works through batches about as fast as the old application."""
 
     def warm() -> bool:
         if not old.is_driver_alive:
             raise MoveFailedError(f"the application that was to be replaced has died: {old.why_it_ended()}")
-        movable = [key for key, facts in old.queries.items() if facts.movable]
-        return len(successor.executor_ids) >= successor.configuration.executors and all(
-            successor.warm_batches.get(key, 0) >= needed for key in movable
-        )
+        return is_warm(fleet, old, successor)
 
     # Leave time for the drain and the first batch.
     within_s = max(1.0, _left_s(fleet, request) - TAKE_OVER_WITHIN_S)
@@ -281,8 +280,23 @@ def _expect_warm(fleet: Fleet, old: Application, successor: Application, request
         told = successor.problems[-1] if successor.problems else "no reason was given"
         raise MoveFailedError(
             f"the successor was not warm within {format_duration(round(within_s))} "
-            f"({len(successor.executor_ids)} executors, {sum(successor.warm_batches.values())} batches; {told})"
+            f"({len(successor.executor_ids)} executors, {sum(map(len, successor.warm_s.values()))} batches; {told})"
         )
+
+
+def is_warm(fleet: Fleet, old: Application, successor: Application) -> bool:
+    """Enough batches of every query, the last of them no slower than the old application's, or very many of them."""
+    needed = fleet.program.warm_batches
+    if len(successor.executor_ids) < successor.configuration.executors:
+        return False
+    movable = [key for key, facts in old.queries.items() if facts.movable]
+    for key in movable:
+        took_s = successor.warm_s.get(key, [])
+        usual_s = old.batch_s.get(key, 0.0)
+        fast = len(took_s) >= needed and took_s[-1] <= _AS_FAST_AS * usual_s
+        if not fast and len(took_s) < _ENOUGH_BATCHES * needed:
+            return False
+    return bool(movable)
 
 
 def _expect_same_queries(old: Application, successor: Application) -> None:

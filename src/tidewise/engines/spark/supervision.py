@@ -12,7 +12,7 @@ from tidewise.core import JobStatus, PermanentError, TemporaryError
 from tidewise.engines.spark.application import Application
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.fleet import Fleet
-from tidewise.engines.spark.moves import TAKE_OVER_WITHIN_S, cold_start
+from tidewise.engines.spark.moves import TAKE_OVER_WITHIN_S, cold_start, is_warm
 from tidewise.engines.spark.processes import ProcessIdentity
 
 _LOG = logging.getLogger(__name__)
@@ -214,7 +214,7 @@ class Supervisor:
                 with fleet.news:
                     fleet.standby_key = standby.key
                 self._warming_since_s = time.monotonic()
-            if standby is not None and self._warming_since_s is not None and self._is_warm(active, standby):
+            if standby is not None and self._warming_since_s is not None and is_warm(fleet, active, standby):
                 # It stays up and warm, without working through the load a second time.
                 fleet.ask(standby, "stop-warm-up", within_s=30.0)
                 self._warming_since_s = None
@@ -222,12 +222,6 @@ class Supervisor:
             _LOG.warning("The standby is not ready: %s", error)
         finally:
             self._busy.release()
-
-    def _is_warm(self, active: Application, standby: Application) -> bool:
-        movable = [key for key, facts in active.queries.items() if facts.movable]
-        return bool(movable) and all(
-            standby.warm_batches.get(key, 0) >= self._fleet.program.warm_batches for key in movable
-        )
 
     @property
     def standby_is_warm(self) -> bool:

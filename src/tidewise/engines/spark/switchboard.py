@@ -134,7 +134,7 @@ class Switchboard:
             self._closed = True
             lines = list(self._lines.values())
             self._news.notify_all()
-        self._server.close()
+        _hang_up(self._server)  # a mere close would leave the port open for as long as `_accept` waits
         for line in lines:
             _hang_up(line.connection)
 
@@ -162,12 +162,14 @@ class Switchboard:
         line: _Line | None = None
         try:
             with connection, connection.makefile("rb") as lines:
-                hello = json.loads(lines.readline(_LONGEST_LINE) or b"{}")
-                line = self._welcome(connection, hello)
+                first = lines.readline(_LONGEST_LINE)
+                if not first:
+                    return  # hung up without a word
+                line = self._welcome(connection, _message(first))
                 if line is None:
                     return
                 for text in iter(lambda: lines.readline(_LONGEST_LINE), b""):
-                    self._take(line.application, json.loads(text))
+                    self._take(line.application, _message(text))
         except (OSError, ValueError) as error:
             if not self._closed:
                 _LOG.info("A line to an agent was lost: %s", error)
@@ -190,6 +192,8 @@ class Switchboard:
         line.send({"kind": "welcome"})
         self._heard(application, hello)
         with self._news:
+            if self._closed:
+                return None  # while it was being welcomed
             older = self._lines.get(application)
             self._lines[application] = line
             waiting = [message for name, message in self._open.values() if name == application]
@@ -216,6 +220,14 @@ class Switchboard:
         except OSError as error:
             _LOG.info("A message to %s could not be sent: %s", line.application, error)
             _hang_up(line.connection)
+
+
+def _message(text: bytes) -> Message:
+    """What was said; ValueError where it is not an object."""
+    message = json.loads(text)
+    if not isinstance(message, dict):
+        raise ValueError(f"not a message: {text[:80]!r}")  # noqa: TRY004 -- as for text that is no JSON
+    return message
 
 
 def _hang_up(connection: socket.socket) -> None:

@@ -1,0 +1,301 @@
+"""The commands for a real job: run it under control, look at it, stop it, break it on purpose."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tidewise.cli.output import STOPPED, console, print_json
+from tidewise.cli.summary import summary_rows
+from tidewise.cli.view import Frame, watching
+from tidewise.core import BadInputError, PermanentError, TemporaryError, format_duration, parse_duration_s
+from tidewise.core.readers import did_you_mean
+from tidewise.experiments import compare, load_run
+from tidewise.experiments.channel import ask
+from tidewise.experiments.claim import claimed
+from tidewise.experiments.controller import Controller, Home, clear
+from tidewise.experiments.job_check import check_job
+from tidewise.experiments.job_file import JobFile
+from tidewise.experiments.live import LiveView
+from tidewise.experiments.supervise import TRY_AGAIN, Supervisor
+
+RUNS = Path("runs")
+
+JobArgument = Annotated[Path, typer.Argument(help="A job file (TOML).", show_default=False)]
+HomeArgument = Annotated[Path, typer.Argument(help="The home of a `tidewise run`.", show_default=False)]
+HomeOption = Annotated[
+    Path | None,
+    typer.Option("--home", help="The folder to keep it in; by default runs/NAME, or the next that is free."),
+]
+ForOption = Annotated[
+    str | None, typer.Option("--for", metavar="DURATION", help="How long, such as 10m; by default until it is stopped.")
+]
+PolicyOption = Annotated[
+    str | None, typer.Option("--policy", help="Another policy than the file names, with its default settings.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+
+
+def run_job(
+    *,
+    job: JobArgument,
+    home: HomeOption = None,
+    duration: ForOption = None,
+    policy: PolicyOption = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only look at everything, and say what would be done.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Start a PySpark job and keep it at its promises, until it ends or Ctrl-C.
+
+    Ctrl-C once lets the batch commit, stops everything and writes the run's folder (exit code 0); twice stops at once
+    (exit code 130). A controller that dies is started again and takes its job back; where all of it died, the same
+    command takes the job back.
+
+    For example:
+
+    tidewise run job.toml --check
+
+    tidewise run job.toml --for 10m
+    """
+    file = JobFile(job, policy=policy)
+    duration_s = _duration_s(duration)
+    if check:
+        _say_check(file, json=json)
+        return
+    place = Home.default(file, RUNS) if home is None else Home.of(file, home)
+    place.refuse_a_second()
+    command = [sys.executable, "-m", "tidewise.cli", "control", str(file.path), "--home", str(place.folder)]
+    if duration_s is not None:
+        command += ["--for", f"{duration_s:g}s"]
+    if policy is not None:
+        command += ["--policy", policy]
+    if json:
+        command.append("--quiet")
+    taken = f"the job in {place.folder} is under control already; choose another folder with --home"
+    supervisor = Supervisor(command)
+    with claimed(place.folder, taken=taken):
+        _log_to(place.folder / "supervisor.log")
+        try:
+            code = supervisor.run()
+        finally:
+            clear(file, place)
+    if code != 0:
+        # What is wrong has been said by the controller; a signal ended it where it was told to end while it began.
+        raise typer.Exit(code if code > 0 else STOPPED)
+    run = load_run(place.run_folder)
+    if json:
+        rows = summary_rows(compare([run]))
+        print_json({"home": str(place.folder), "run": str(run.folder), "restarts": supervisor.restarts, "runs": rows})
+        return
+    _print(f"The run: {run.folder}")
+    _print(f"Its report: tidewise report {run.folder}")
+
+
+def control_job(
+    *,
+    job: JobArgument,
+    home: Annotated[Path, typer.Option("--home")],
+    duration: ForOption = None,
+    policy: PolicyOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet")] = False,
+) -> None:
+    """What `tidewise run` starts, and starts again: the controller itself."""
+    file = JobFile(job, policy=policy)
+    place = Home.of(file, home)
+    place.refuse_a_second()
+    _log_to(place.folder / "controller.log")
+    screen = Console(stderr=True)
+    started = time.monotonic()
+
+    def tell(sentence: str) -> None:
+        if not quiet:
+            screen.print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+    tell(f"Starting {file.name} with {file.start}; Ctrl-C stops it.")
+    with watching(_frame(file), screen=screen, quiet=quiet) as observer:
+        controller = Controller(
+            file,
+            place,
+            created=datetime.now(UTC).date().isoformat(),
+            duration_s=_duration_s(duration),
+            observer=observer,
+            tell=tell,
+        )
+        try:
+            controller.run()
+        except KeyboardInterrupt:
+            raise typer.Exit(STOPPED) from None
+        except TemporaryError as error:
+            logging.getLogger(__name__).warning(
+                "The controller ends after %.0f s: %s", time.monotonic() - started, error
+            )
+            raise typer.Exit(TRY_AGAIN) from error
+
+
+def job_status(*, home: HomeArgument, json: Json = False) -> None:
+    """Say how a job under control is doing.
+
+    For example:  tidewise status runs/clicks
+    """
+    told = ask(home, "status")["status"]
+    if json:
+        print_json(told)
+        return
+    if not isinstance(told, dict):
+        _print("The job has begun; nothing has been reported yet.")
+        return
+    for name, value in told.items():
+        _print(f"{name + ':':20}{_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return "; ".join(map(str, value)) or "none"
+    if value is None:
+        return "-"
+    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+
+
+def pause_job(home: HomeArgument) -> None:
+    """Leave the job alone until `tidewise resume`; rollbacks still act.
+
+    For example:  tidewise pause runs/clicks
+    """
+    ask(home, "pause", by=getpass.getuser())
+    _print("The job is left alone; `tidewise resume` lets the policy act again.")
+
+
+def resume_job(home: HomeArgument) -> None:
+    """Let the policy act again.
+
+    For example:  tidewise resume runs/clicks
+    """
+    ask(home, "resume", by=getpass.getuser())
+    _print("The policy acts again.")
+
+
+def stop_job(home: HomeArgument) -> None:
+    """Stop a job under control in order, as Ctrl-C in its terminal would.
+
+    For example:  tidewise stop runs/clicks
+    """
+    ask(home, "stop", by=getpass.getuser())
+    _print("The job is ending.")
+
+
+def chaos(
+    *,
+    home: HomeArgument,
+    fault: Annotated[str | None, typer.Argument(help="What to break; see --list.", show_default=False)] = None,
+    every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Again and again.")] = None,
+    duration: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="For how long, with --every.")
+    ] = None,
+    list_faults: Annotated[bool, typer.Option("--list", help="Say what can be broken.")] = False,
+    json: Json = False,
+) -> None:
+    """Break something of a running job on purpose, and see whether it heals: for game days.
+
+    For example:
+
+    tidewise chaos runs/clicks --list
+
+    tidewise chaos runs/clicks kill-driver
+
+    tidewise chaos runs/clicks kill-executor --every 5m --for 1h
+    """
+    told = ask(home, "faults")["faults"]
+    known = [str(one) for one in told] if isinstance(told, list) else []
+    if list_faults:
+        if json:
+            print_json(known)
+        else:
+            for one in known:
+                _print(one)
+        return
+    if fault is None:
+        raise BadInputError(f"name what to break: {', '.join(known)}")
+    if fault not in known:
+        raise BadInputError(f"there is no fault {fault!r} here{did_you_mean(fault, known)}")
+    every_s, duration_s = _duration_s(every), _duration_s(duration)
+    if (every_s is None) != (duration_s is None):
+        raise BadInputError("a schedule needs both: --every 5m --for 1h")
+    done = _break(home, fault, every_s=every_s, duration_s=duration_s or 0.0, quiet=json)
+    if json:
+        print_json({"fault": fault, "times": done})
+
+
+def _break(home: Path, fault: str, *, every_s: float | None, duration_s: float, quiet: bool) -> int:
+    """Once, or on a schedule until its end or that of the job; how often it was done."""
+    end_s, done = time.monotonic() + duration_s, 0
+    while True:
+        try:
+            ask(home, "inject", fault=fault)
+            done += 1
+            if not quiet:
+                _print(f"{datetime.now(UTC):%H:%M:%S} {fault}")
+        except (TemporaryError, PermanentError) as error:
+            if every_s is None:
+                raise
+            sys.stderr.write(f"tidewise: {fault} was left out: {error}\n")
+        if every_s is None or time.monotonic() + every_s > end_s:
+            return done
+        time.sleep(every_s)
+
+
+def _say_check(file: JobFile, *, json: bool) -> None:
+    told = check_job(file)
+    if json:
+        print_json({"name": file.name, "check": told})
+        return
+    for sentence in told:
+        _print(sentence)
+
+
+def _frame(file: JobFile) -> Frame:
+    largest = file.space.largest
+    hourly = file.prices.cost(core_s=3600 * largest.total_cores, memory_mib_s=3600.0 * largest.total_memory_mib)
+
+    def static_cost(view: LiveView) -> float:
+        return hourly * view.now_s / 3600
+
+    return Frame(
+        title=f"{file.name} under {file.label}",
+        promises=file.promises,
+        most_executors=largest.executors,
+        currency=file.prices.currency,
+        time_of=lambda passed_s: format_duration(round(passed_s)),
+        static_cost=static_cost,
+        report_every_s=file.table.control.report_every,
+    )
+
+
+def _duration_s(text: str | None) -> float | None:
+    if text is None:
+        return None
+    duration_s = parse_duration_s(text)
+    if duration_s <= 0:
+        raise BadInputError(f"{text!r} is no time at all; write it like 10m")
+    return duration_s
+
+
+def _log_to(path: Path) -> None:
+    """What happens inside goes to a file, so that the terminal stays readable."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(
+        filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+
+
+def _print(sentence: str) -> None:
+    console().print(sentence, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,321 @@
+"""A controller in its home: starts or finds the cluster, starts the job or takes it back, and ends all of it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from tidewise.control.clock import SystemClock
+from tidewise.core import BadInputError, PermanentError, TemporaryError
+from tidewise.engines.spark.book import Book
+from tidewise.engines.spark.cluster import LocalCluster
+from tidewise.engines.spark.engine import SparkEngine
+from tidewise.engines.spark.job import SparkJob
+from tidewise.engines.spark.master import ClusterManager
+from tidewise.engines.spark.private_files import write_private
+from tidewise.experiments.channel import Answer, Channel, controller_of
+from tidewise.experiments.comparison import run_name
+from tidewise.experiments.job_file import JobFile
+from tidewise.experiments.live import LiveRun, LiveSetting, LiveView, Observer
+from tidewise.experiments.record import JOURNAL_FILE, PARTIAL_SUFFIX, RUN_FILE, Run
+
+_LOG = logging.getLogger(__name__)
+
+_SEED = 1
+_CLUSTER = "cluster"
+_JOB = "job"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Home:
+    """The folder of one job under control."""
+
+    folder: Path
+    run_folder: Path
+    """Appears when the run has ended."""
+
+    @classmethod
+    def of(cls, job: JobFile, folder: Path) -> Home:
+        """BadInputError where another job or policy has it, or its run has ended."""
+        folder = folder.absolute()
+        home = cls(folder=folder, run_folder=folder / run_name(job.name, job.label, _SEED))
+        if not folder.exists():
+            return home
+        ended = cls.ended_run(folder)
+        if ended is not None:
+            raise BadInputError(f"the run in {folder} has ended ({ended.name}); choose another folder with --home")
+        others = [path for path in folder.glob(f"*{PARTIAL_SUFFIX}") if path != home.partial]
+        if others:
+            raise BadInputError(
+                f"{folder} belongs to the run {others[0].name.removesuffix(PARTIAL_SUFFIX)}; take that back with its "
+                "own job file and policy, or choose another folder with --home"
+            )
+        return home
+
+    @classmethod
+    def default(cls, job: JobFile, runs: Path) -> Home:
+        """The folder of this job's run that is on or was left behind; else the first that is free."""
+        number = 1
+        while True:
+            folder = runs / (job.name if number == 1 else f"{job.name}-{number}")
+            if cls.ended_run(folder) is None:
+                return cls.of(job, folder)
+            number += 1
+
+    @staticmethod
+    def ended_run(folder: Path) -> Path | None:
+        return next((path.parent for path in sorted(folder.glob(f"*/{RUN_FILE}"))), None)
+
+    @property
+    def partial(self) -> Path:
+        return self.run_folder.with_name(self.run_folder.name + PARTIAL_SUFFIX)
+
+    @property
+    def was_left_behind(self) -> bool:
+        """Whether a job is there that a controller had: it may still run."""
+        return Book.exists(self.folder / _JOB)
+
+    def began_unix_s(self) -> float:
+        """When the clock of the run began; the first one who asks sets it, and no restart changes it."""
+        path = self.folder / "began.json"
+        try:
+            return float(json.loads(path.read_text(encoding="utf-8"))["unix_s"])
+        except FileNotFoundError:
+            began_unix_s = time.time()
+            write_private(path, json.dumps({"unix_s": began_unix_s}))
+            return began_unix_s
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadInputError(f"{path} cannot be read: {error}") from error
+
+    def refuse_a_second(self) -> None:
+        """BadInputError where a controller is at work here, with or without its supervisor."""
+        running = controller_of(self.folder)
+        if running is not None:
+            raise BadInputError(
+                f"the job in {self.folder} is under control already (process {running.pid}); "
+                f"stop it first (tidewise stop {self.folder}), or choose another folder with --home"
+            )
+
+
+class Controller:
+    """Everything that a controller process does; `run` belongs to the main thread, which gets the signals."""
+
+    def __init__(
+        self,
+        job: JobFile,
+        home: Home,
+        *,
+        created: str,
+        duration_s: float | None = None,
+        observer: Observer | None = None,
+        tell: Callable[[str], None] = lambda _sentence: None,
+    ) -> None:
+        """`tell` is given what a person ought to know, in sentences."""
+        self._job_file = job
+        self._home = home
+        self._created = created
+        self._duration_s = duration_s
+        self._observer = observer
+        self._tell = tell
+        self._live: LiveRun | None = None
+        self._engine: SparkEngine | None = None
+        self._asked = 0
+
+    def run(self) -> Run:
+        """Until the run has ended; its folder is written then and nothing of it runs any more.
+
+        KeyboardInterrupt: it was stopped at once, or before it had begun. PermanentError: it cannot be done, and all
+        is stopped. Any other error leaves the job running, for the next controller to take back.
+        """
+        with self._listening():
+            try:
+                run = self._run()
+            except (KeyboardInterrupt, PermanentError):
+                self._asked = 2  # who is cleaning up is not to be disturbed
+                clear(self._job_file, self._home)
+                raise
+            clear(self._job_file, self._home)
+            return run
+
+    def _run(self) -> Run:
+        home, file = self._home, self._job_file
+        home.folder.mkdir(parents=True, exist_ok=True)
+        if home.was_left_behind and Book.read(home.folder / _JOB).active is None:
+            # The controller before died before its job had begun: nothing is lost by beginning again.
+            clear(file, home)
+        cluster = _cluster(file, home)
+        if isinstance(cluster, LocalCluster) and (note := file.cpu_note(cluster.cpu_reason)) is not None:
+            self._tell(note)
+        job, clock = self._begin(cluster)
+        self._compare_checkpoints(job)
+        live = LiveRun(
+            job,
+            LiveSetting(
+                folder=home.run_folder,
+                load=file.name,
+                label=file.label,
+                policy=file.policy(),
+                space=file.space,
+                start=file.start,
+                promises=file.promises,
+                prices=file.prices,
+                created=self._created,
+                settings=file.table.control.loop_settings(),
+                guard_settings=file.table.control.guard_settings(),
+                duration_s=self._duration_s,
+                seed=_SEED,
+                plan=file.resolved(),
+            ),
+            clock=clock,
+            observer=self._observer,
+            resume=(home.partial / JOURNAL_FILE).is_file(),
+        )
+        self._live = live
+        if self._asked:
+            live.stop("it was stopped")
+        channel = Channel(home.folder, self._answer)
+        try:
+            return live.run()
+        finally:
+            channel.close()
+
+    def _begin(self, cluster: ClusterManager) -> tuple[SparkJob, SystemClock]:
+        """Launch the job, or take it back."""
+        left = self._home.was_left_behind
+        clock = SystemClock.since(self._home.began_unix_s())
+        self._engine = engine = _engine(self._job_file, self._home, cluster, clock)
+        if left:
+            self._tell("The job of an earlier controller is taken back.")
+            return engine.take_back(), clock
+        return engine.launch(self._job_file.start), clock
+
+    def _compare_checkpoints(self, job: SparkJob) -> None:
+        given = self._job_file.checkpoint
+        if given is None:
+            return
+        used = list(job.fleet.checkpoints())
+        if not any(Path(one.removeprefix("file:")).resolve() == given.resolve() for one in used):
+            self._tell(
+                f"Careful: the job file says that the checkpoint is {given}, and the program uses "
+                f"{', '.join(used) or 'none that could be found out'}."
+            )
+
+    # Signals.
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        def heard(_number: int, _frame: FrameType | None) -> None:
+            self._asked += 1
+            if self._live is None and self._asked == 1:
+                raise KeyboardInterrupt
+            if self._asked == 1 and self._live is not None:
+                self._live.stop("it was stopped")
+            elif self._asked == 2:
+                raise KeyboardInterrupt
+
+        before = {number: signal.signal(number, heard) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    # What other commands ask.
+
+    def _answer(self, do: str, arguments: Answer) -> Answer:
+        live, engine = self._live, self._engine
+        if live is None or engine is None:
+            raise TemporaryError("the job has not begun yet")
+        by = str(arguments.get("by") or "somebody")
+        if do == "status":
+            view = live.look()
+            return {"status": None if view is None else describe(view)}
+        if do == "faults":
+            return {"faults": list(engine.faults)}
+        if do == "inject":
+            kind = str(arguments.get("fault"))
+            if kind == "kill-controller":
+                live.inject(kind)  # nobody will be left to answer
+                return {"done": kind}
+            live.inject(kind).result(timeout=20.0)
+            return {"done": kind}
+        if do == "pause":
+            live.pause(by=by)
+        elif do == "resume":
+            live.resume(by=by)
+        elif do == "stop":
+            live.stop(f"it was stopped by {by}")
+        else:
+            raise PermanentError(f"a controller does not know how to {do!r}")
+        return {"done": do}
+
+
+def describe(view: LiveView) -> Answer:
+    """A run at one moment, as plain data."""
+    seen, decided = view.observation, view.decided
+    return {
+        "now_s": view.now_s,
+        "duration_s": view.duration_s,
+        "status": None if seen is None else seen.status.value,
+        "input_rate_per_s": None if seen is None else seen.input_rate_per_s,
+        "backlog_records": None if seen is None else seen.backlog_records,
+        "latency_p95_s": None if seen is None else seen.latency_p95_s,
+        "runs": None if view.observed is None else str(view.observed),
+        "requested": None if view.requested is None else str(view.requested),
+        "decision": None if decided is None else decided.decision.reason.sentence,
+        "changes": view.changes,
+        "cost": view.cost,
+        "drivers_replaced": len(view.recoveries),
+        "audits": len(view.audits),
+        "violations": [one.sentence for one in view.audits if not one.clean],
+        "problems": list(view.problems),
+        "paused_by": view.paused_by,
+    }
+
+
+def clear(job: JobFile, home: Home) -> None:
+    """End whatever lives of the job in this home, its own cluster included; the journal and the logs stay.
+
+    May be called again, and by any process once no controller is at work. TemporaryError where something does not end.
+    """
+    place = home.folder / _JOB
+    cluster: ClusterManager | None = LocalCluster.find(home.folder / _CLUSTER) if job.is_local else job.master()
+    if home.was_left_behind and cluster is not None:
+        _engine(job, home, cluster, SystemClock()).clear()
+        (place / "job.json").replace(place / "ended.json")
+    if isinstance(cluster, LocalCluster):
+        cluster.down()
+
+
+def _cluster(job: JobFile, home: Home) -> ClusterManager:
+    if not job.is_local:
+        return job.master()
+    folder, table = home.folder / _CLUSTER, job.table.cluster
+    found = LocalCluster.find(folder)
+    if found is not None and found.is_running:
+        return found
+    return LocalCluster.up(
+        folder, workers=table.workers, slots_per_worker=table.slots, memory_mib_per_worker=table.memory
+    )
+
+
+def _engine(job: JobFile, home: Home, cluster: ClusterManager, clock: SystemClock) -> SparkEngine:
+    return SparkEngine(
+        program=job.program,
+        cluster=cluster,
+        home=home.folder / _JOB,
+        clock=clock,
+        window_s=job.table.control.report_every,
+        latency=job.table.latency,
+        repartitions=job.repartitions,
+        supervised=True,
+        seed=_SEED,
+    )

@@ -1,0 +1,332 @@
+"""The demo on real Spark: a day of load in a few minutes, on a cluster of this machine, tuned while one looks on."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from tidewise.control import GuardSettings, LoopSettings, SystemClock
+from tidewise.core import (
+    ConfigurationSpace,
+    Mechanism,
+    Meter,
+    Policy,
+    Prices,
+    Promises,
+    Purpose,
+    Usage,
+    total,
+)
+from tidewise.core.checks import require
+from tidewise.engines.spark.audit import audit
+from tidewise.engines.spark.cluster import LocalCluster
+from tidewise.engines.spark.daemons import find_spark
+from tidewise.engines.spark.engine import COSTS, SparkEngine
+from tidewise.engines.spark.java import find_java
+from tidewise.engines.spark.program import SparkProgram
+from tidewise.experiments.comparison import BASELINE_POLICY, run_name
+from tidewise.experiments.live import LiveSetting, Observer, run_live
+from tidewise.experiments.record import Run
+from tidewise.jobs.schedule import Schedule, write_schedule
+from tidewise.policies import Ds2, Reactive, Static
+from tidewise.workload import Daily, Rates, Steps, Sum
+
+LOAD = "day"
+DAY_S = 86_400.0
+SHORTEST_S = 30
+"""No demo is shorter: nothing could be tuned."""
+BEGINS_AT_HOUR = 4.0
+PROMISES = Promises(latency_p95_s=5.0, good_share=0.9)
+REPORT_EVERY_S = 5.0
+
+SPACE = ConfigurationSpace(
+    executors=(1, 2, 3, 4),
+    slots_per_executor=(4,),
+    # Four of them and the driver share two cores.
+    cores_per_executor=(0.35,),
+    memory_mib_per_executor=(768,),
+    commit_interval_s=(2.0,),
+    changes=(COSTS[Mechanism.LIVE],),
+)
+_DRIVER_CORES = 0.5
+_DRIVER_MEMORY_MIB = 1024
+_READ_TASKS = 4
+_WORK = 450
+"""Rounds of SHA-256 per view: enough that records, and not the fixed cost of a batch, decide how many executors are
+needed."""
+_MEAN_PER_S = 2000.0
+_BURST_PER_S = 1500.0
+_BURST_HOURS = (14.0, 15.5)
+_WARM_S = 15.0
+"""How long the job runs at a low load before the day begins: a JVM that has just started is slow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """What the demo has to show when it is over."""
+
+    tuned: Run
+    static: Run | None
+    """The same day on the largest configuration; None: that was not measured."""
+    static_cost: float
+    """What the largest configuration costs for as long as the tuned run was metered."""
+    proof: tuple[str, ...]
+    """What the audit of the tuned job's checkpoint found."""
+    wanted_s: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether nobody stopped it."""
+        return all(run.record.duration_s >= self.wanted_s for run in (self.tuned, self.static) if run is not None)
+
+
+def check_demo() -> None:
+    """BadInputError with what to install, where Java or Spark is missing."""
+    find_java()
+    find_spark()
+
+
+def demo_rates(seconds: int) -> Rates:
+    """Records per second of a day from four in the morning: two peaks, and a burst after lunch that nobody expected."""
+    begin, end = (_second_of(hour, seconds) for hour in _BURST_HOURS)
+    daily = Daily(
+        mean_per_s=_MEAN_PER_S,
+        day_s=float(seconds),
+        night_share=0.12,
+        start_hour=BEGINS_AT_HOUR,
+        day_spread=0.0,
+        noise_share=0.05,
+    )
+    burst = Steps(levels=((0.0, 0.0), (begin, _BURST_PER_S), (end, 0.0)))
+    return Sum(loads=(daily, burst)).rates_per_s(seconds, 1)
+
+
+def _second_of(hour: float, seconds: int) -> float:
+    return seconds * (hour - BEGINS_AT_HOUR) / 24.0
+
+
+def time_of_day(now_s: float, seconds: int) -> str:
+    """The hour and minute of the day that is shown, after so many seconds of the run."""
+    minutes = int((BEGINS_AT_HOUR + 24.0 * now_s / seconds) * 60) % (24 * 60)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def demo_prices(seconds: int) -> Prices:
+    """Usual prices, multiplied as time is compressed: the run costs what the day that it shows would cost."""
+    usual, faster = Prices(), DAY_S / seconds
+    return replace(usual, core_hour=usual.core_hour * faster, gib_hour=usual.gib_hour * faster)
+
+
+def demo_policy(*, cpu_is_measured: bool) -> Policy:
+    """A policy with times fit for a day of minutes: by CPU, or where nobody measures that, by how busy the job is."""
+    if cpu_is_measured:
+        return Reactive(
+            target_cpu=0.7,
+            metric_window_s=5.0,
+            sync_period_s=5.0,
+            scale_down_stabilisation_s=15.0,
+            scale_up_period_s=5.0,
+            scale_down_max_percent=None,
+            scale_down_max_executors=1,
+            scale_down_period_s=5.0,
+        )
+    return Ds2(
+        target_utilisation=0.6,
+        utilisation_boundary=0.2,
+        metric_window_s=10.0,
+        stabilisation_s=10.0,
+        catch_up_s=30.0,
+        restart_s=0.0,
+        scale_down_interval_s=10.0,
+        max_scale_down_share=0.5,
+        evaluation_period_s=5.0,
+        ineffective_memory_s=30.0,
+    )
+
+
+def static_usage(metered_s: float) -> Usage:
+    """What the largest configuration uses in so much time, its driver included; it needs no controller."""
+    largest = SPACE.largest
+    return Usage(
+        core_s=(largest.total_cores + _DRIVER_CORES) * metered_s,
+        memory_mib_s=(largest.total_memory_mib + _DRIVER_MEMORY_MIB) * metered_s,
+    )
+
+
+def driver_s(meter: Meter) -> float:
+    """For how long the job was paid for, its warm-up and its stop included."""
+    return meter.get(Purpose.DRIVER, Usage()).core_s / _DRIVER_CORES
+
+
+def cost_of(usage: Usage, prices: Prices) -> float:
+    """In the currency of the prices."""
+    return prices.cost(core_s=usage.core_s, memory_mib_s=usage.memory_mib_s)
+
+
+def run_demo(
+    home: Path,
+    *,
+    seconds: int,
+    measure_static: bool,
+    created: str,
+    say: Callable[[str], None],
+    watch: Callable[[], AbstractContextManager[Observer]],
+) -> Demo:
+    """Start a cluster, run the day on it and stop everything again, whatever happens.
+
+    `say` is told each step of the set-up; whoever watches is told each second of a day. Ctrl-C ends the
+    day early: what was measured until then is in the runs.
+    """
+    require(seconds >= SHORTEST_S, f"a demo lasts at least {SHORTEST_S} s, not {seconds} s")
+    say("Starting a Spark master and a worker on 127.0.0.1 ...")
+    cluster = LocalCluster.up(home / "cluster", workers=1, slots_per_worker=SPACE.largest.total_slots)
+    try:
+        say(cluster.cpu_reason or "Each executor is limited to its share of the CPU by a control group.")
+        tuned = _Day(
+            home=home,
+            cluster=cluster,
+            policy=demo_policy(cpu_is_measured=cluster.cpu_limits is not None),
+            seconds=seconds,
+            created=created,
+        )
+        run = tuned.run(say, watch)
+        static = None
+        if measure_static and run.record.duration_s >= seconds:
+            say("The same day again, on the largest configuration.")
+            policy = Static(executors=SPACE.largest.executors)
+            day = _Day(home=home, cluster=cluster, policy=policy, seconds=seconds, created=created)
+            static = day.run(say, watch)
+    finally:
+        _stop(cluster)
+    prices = demo_prices(seconds)
+    static_cost = cost_of(static_usage(driver_s(run.record.meter)), prices)
+    if static is not None:
+        static_cost = cost_of(total(static.record.meter), prices)
+    return Demo(
+        tuned=run,
+        static=static,
+        static_cost=static_cost,
+        proof=tuple(audit(tuned.checkpoint).sentences()),
+        wanted_s=seconds,
+    )
+
+
+def _stop(cluster: LocalCluster) -> None:
+    try:
+        cluster.down()
+    except KeyboardInterrupt:
+        cluster.down()  # nobody who is in a hurry wants processes left behind
+        raise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Day:
+    """One day under one policy."""
+
+    home: Path
+    cluster: LocalCluster
+    policy: Policy
+    seconds: int
+    created: str
+
+    @property
+    def checkpoint(self) -> Path:
+        return self._folder / "checkpoint"
+
+    @property
+    def _folder(self) -> Path:
+        return self.home.absolute() / f"job-{self.policy.name}"
+
+    @property
+    def _schedule(self) -> Path:
+        return self._folder / "schedule.json"
+
+    def run(self, say: Callable[[str], None], watch: Callable[[], AbstractContextManager[Observer]]) -> Run:
+        self._folder.mkdir()
+        start = SPACE.largest if self.policy.name == BASELINE_POLICY else SPACE.smallest
+        rates = demo_rates(self.seconds)
+        # Until the day begins, and while the job starts.
+        quiet = Schedule(began_unix_s=time.time(), rates_per_s=(float(rates[0]) / 2,))
+        write_schedule(self._schedule, quiet)
+        clock = SystemClock()
+        engine = SparkEngine(
+            program=self._program(),
+            cluster=self.cluster,
+            home=self._folder / "engine",
+            clock=clock,
+            window_s=REPORT_EVERY_S,
+        )
+        say(f"Starting the job on {start}, and waiting for its first batch ...")
+        job = engine.launch(start)
+        try:
+            say(f"Warming it up for {_WARM_S:.0f} s ...")
+            self._begin_day(quiet, rates, clock)
+        except BaseException:
+            job.kill()
+            raise
+        setting = LiveSetting(
+            folder=self.home / run_name(LOAD, self.policy.name, 1),
+            load=LOAD,
+            label=self.policy.name,
+            policy=self.policy,
+            space=SPACE,
+            start=start,
+            promises=PROMISES,
+            prices=demo_prices(self.seconds),
+            created=self.created,
+            settings=LoopSettings(
+                decide_every_s=REPORT_EVERY_S,
+                forecast_horizon_s=60.0,
+                forecast_step_s=REPORT_EVERY_S,
+                probation_s=30.0,
+                grace_s=20.0,
+                back_off_s=20.0,
+                catch_up_s=30.0,
+                # A new JVM takes its time, and its share of the machine: latency rises before it falls.
+                broken_reports=None,
+            ),
+            guard_settings=GuardSettings(cooldown_s={Mechanism.LIVE: 15.0}),
+            duration_s=float(self.seconds),
+            versions={"pyspark": version("pyspark"), "load": hashlib.sha256(rates.tobytes()).hexdigest()[:12]},
+            plan={"name": "demo", "day": f"{self.seconds}s"},
+        )
+        try:
+            with watch() as observer:
+                return run_live(job, setting, clock=clock, observer=observer)
+        except BaseException:
+            job.kill()
+            raise
+
+    def _begin_day(self, quiet: Schedule, rates: Rates, clock: SystemClock) -> None:
+        """Write the day behind what has passed, and wait for its first second."""
+        passed_s = time.time() - quiet.began_unix_s
+        before = math.ceil(passed_s + _WARM_S)
+        day = tuple(float(rate) for rate in rates)
+        write_schedule(self._schedule, replace(quiet, rates_per_s=quiet.rates_per_s * before + day))
+        clock.wait_until(clock.now_s() + before - passed_s)
+
+    def _program(self) -> SparkProgram:
+        options = {
+            "--schedule": self._schedule,
+            "--checkpoint": self.checkpoint,
+            "--trigger": f"{SPACE.largest.commit_interval_s:g} seconds",
+            "--partitions": _READ_TASKS,
+            "--state-partitions": 1,
+            "--state-provider": "hdfs",
+            "--work": _WORK,
+        }
+        arguments = (str(part) for option in options.items() for part in option)
+        return SparkProgram(
+            command=(sys.executable, "-m", "tidewise.jobs.clicks", *arguments),
+            folder=self._folder,
+            most_executors=SPACE.largest.executors,
+            driver_cores=_DRIVER_CORES,
+            driver_memory_mib=_DRIVER_MEMORY_MIB,
+        )

@@ -1,0 +1,323 @@
+"""The job file: a PySpark program, where it runs, what it may become and what it has to keep."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field, JsonValue
+
+from tidewise.core import (
+    REACH,
+    BadInputError,
+    Configuration,
+    ConfigurationSpace,
+    InvalidValueError,
+    Mechanism,
+    Parameter,
+    Policy,
+    Prices,
+    Promises,
+)
+from tidewise.core.readers import did_you_mean
+from tidewise.engines.spark.engine import offered_changes
+from tidewise.engines.spark.latency import LatencyChoice
+from tidewise.engines.spark.master import StandaloneMaster
+from tidewise.engines.spark.program import SparkProgram, check_memory, spark_conf
+from tidewise.experiments.experiment import named_mechanism
+from tidewise.experiments.plan import (
+    ConfigurationTable,
+    ControlTable,
+    Name,
+    PolicyTable,
+    PricesTable,
+    PromisesTable,
+    SpaceTable,
+    check_start,
+    check_tables,
+)
+from tidewise.experiments.toml_file import Memory, Table, TomlFile
+from tidewise.policies import BestFixed, make_policy, policy_names
+
+LOCAL = "local"
+NOT_OURS = "CPU is not limited on a cluster that is not Tidewise's own"
+_OURS = ("spark.master", "spark.submit.deployMode")
+"""Settings of the cluster; those of a configuration are told by `spark_conf`."""
+
+
+def _flat(value: object, before: str = "") -> object:
+    """Spark's settings by their whole names: TOML takes the dots in a name for tables inside each other."""
+    if not isinstance(value, dict):
+        return value
+    flat: dict[str, object] = {}
+    for key, inner in value.items():
+        name = f"{before}{key}"
+        if isinstance(inner, dict):
+            found = _flat(inner, f"{name}.")
+            flat |= found if isinstance(found, dict) else {}
+        elif isinstance(inner, bool):
+            flat[name] = str(inner).lower()
+        else:
+            flat[name] = str(inner) if isinstance(inner, int | float) else inner
+    return flat
+
+
+class ClusterTable(Table):
+    """Where the job runs: on a cluster of its own on this machine, or on one that is there."""
+
+    master: str = LOCAL
+    """`local`, or `spark://HOST:PORT`."""
+    ui: str | None = None
+    """The master's web interface, `http://HOST:PORT`, where it is not at the usual port."""
+    workers: Annotated[int, Field(ge=1, le=64)] = 2
+    """Of a local cluster."""
+    slots: Annotated[int, Field(ge=1, le=1024)] = 16
+    """How many tasks each of its workers holds, whatever CPUs there are."""
+    memory: Memory | None = None
+    """Of each of its workers; by default all together have three quarters of the machine's."""
+
+
+class JobTable(Table):
+    """What a job file may hold."""
+
+    name: Name
+    program: str | None = None
+    """A Python file; or else `command`."""
+    command: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    arguments: tuple[str, ...] = ()
+    python: str | None = None
+    """The interpreter of `program`; the one that runs Tidewise if left out."""
+    folder: str | None = None
+    """Where it is started; the folder of the job file if left out."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    checkpoint: str | None = None
+    """Held against what the program really uses, where it is given."""
+    handover: bool = False
+    """Whether the program may run a second time beside itself, up to its first query."""
+    standby: bool = False
+    """Whether a second application waits, warm, for the first one's driver to die."""
+    replayable_sources: tuple[str, ...] = ()
+    """Sources, by their format, that a second application may read without harm, besides those known to be so."""
+    latency: LatencyChoice = LatencyChoice.AUTO
+    cluster: ClusterTable = ClusterTable()
+    conf: Annotated[dict[str, str], BeforeValidator(_flat)] = Field(default_factory=dict)
+    """Spark settings."""
+    space: SpaceTable
+    start: ConfigurationTable = ConfigurationTable()
+    promises: PromisesTable
+    prices: PricesTable = PricesTable()
+    control: ControlTable = ControlTable()
+    policy: PolicyTable
+
+
+class JobFile:
+    """A job file made concrete; building it finds what is wrong with it, with the line, and starts nothing."""
+
+    def __init__(self, path: Path, *, policy: str | None = None) -> None:
+        """`policy` takes the place of the one that the file names, with its default settings."""
+        self._file = TomlFile(path)
+        self.path = path.absolute()
+        table = self._file.read(JobTable)
+        self.table = table
+        check_tables(self._file, promises=table.promises, prices=table.prices, control=table.control)
+        self.promises: Promises = table.promises.promises()
+        self.prices: Prices = table.prices.prices()
+        self._check_cluster()
+        self.repartitions = table.space.state_partitions is not None and len(table.space.state_partitions) > 1
+        with self._file.at("space"):
+            changes = offered_changes(handover=table.handover, repartitions=self.repartitions)
+            self.space: ConfigurationSpace = table.space.space(changes)
+        self._check_space()
+        with self._file.at("start"):
+            self.start: Configuration = table.start.configuration(self.space)
+        check_start(self._file, self.start, self.space, table.control)
+        self.program: SparkProgram = self._program()
+        self._check_conf()
+        self._policy_table = table.policy if policy is None else PolicyTable(policy=policy)
+        if policy is None:
+            with self._file.at("policy"):
+                self._check_policy()
+        else:
+            self._check_policy()
+
+    @property
+    def name(self) -> str:
+        return self.table.name
+
+    @property
+    def label(self) -> str:
+        """What the policy is called."""
+        return self._policy_table.label
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the job gets a cluster of its own on this machine."""
+        return self.table.cluster.master == LOCAL
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """Where the file says that the checkpoint is; None: it does not, or it is no place on this machine."""
+        given = self.table.checkpoint
+        return None if given is None or "://" in given else self.program.folder / given
+
+    def policy(self) -> Policy:
+        """A fresh one."""
+        return make_policy(self._policy_table.policy, self._policy_table.settings)
+
+    def master(self) -> StandaloneMaster:
+        """The cluster that the file names; not for a local one."""
+        return StandaloneMaster(self.table.cluster.master, self.table.cluster.ui)
+
+    def resolved(self) -> dict[str, JsonValue]:
+        """The file with every default filled in, as plain data, without the environment: secrets are passed there."""
+        plain: dict[str, JsonValue] = self.table.model_dump(mode="json", exclude={"environment"})
+        return {**plain, "policy": self._policy_table.model_dump(mode="json")}
+
+    def changes(self) -> list[str]:
+        """For each thing that the space lets change: by which mechanism, and why not by a gentler one."""
+        told = []
+        for parameters, name in _KINDS.items():
+            axes = [len(getattr(self.space, parameter)) > 1 for parameter in parameters]
+            if any(axes):
+                cost = next(one for one in self.space.changes if set(parameters) <= REACH[one.mechanism])
+                told.append(f"{name}: {_HOW[cost.mechanism]}{self._why(cost.mechanism)}")
+        if not told:
+            told.append("nothing can be changed: every key of [space] has one value")
+        return told
+
+    def cpu_note(self, reason: str | None) -> str | None:
+        """What to tell where CPU is not limited, for this reason; BadInputError where the space rests on it."""
+        if reason is None:
+            return None
+        with self._file.at("space", "cores_per_executor"):
+            if len(self.space.cores_per_executor) > 1:
+                raise BadInputError(f"several values make no difference here ({reason}); give one")
+        return f"{reason}: cores_per_executor is what is charged, not what an executor gets."
+
+    def _why(self, mechanism: Mechanism) -> str:
+        if mechanism is Mechanism.REDEPLOY:
+            return ", because handover is not allowed (handover = true, if the program may run beside itself)"
+        return ""
+
+    def _program(self) -> SparkProgram:
+        table, home = self.table, self.path.parent
+        folder = home if table.folder is None else home / table.folder
+        with self._file.at("folder"):
+            if not folder.is_dir():
+                raise BadInputError(f"there is no folder {folder} to start the program in")
+        if (table.program is None) == (table.command is None):
+            where = "program" if table.program is not None else "name"
+            raise self._file.wrong((where,), 'write either program = "FILE.py" or command = ["PROGRAM", ...]')
+        if table.command is not None:
+            if table.python is not None:
+                raise self._file.wrong(("python",), "python is for `program`; name the interpreter in `command`")
+            command = table.command
+        else:
+            command = (self._interpreter(), str(table.program))
+        program = SparkProgram(
+            command=(*command, *table.arguments),
+            folder=folder,
+            environment=table.environment,
+            conf=table.conf,
+            most_executors=self.space.executors[-1],
+            handover=table.handover,
+            standby=table.standby,
+            replayable_sources=table.replayable_sources,
+        )
+        with self._file.at("program"):
+            program.check()
+            if table.program is not None and not (folder / table.program).is_file():
+                raise BadInputError(f"there is no program {folder / table.program}")
+        if table.standby and not table.handover:
+            sentence = "a standby is the program a second time, so it needs handover = true"
+            raise self._file.wrong(("standby",), sentence)
+        return program
+
+    def _interpreter(self) -> str:
+        given = self.table.python
+        if given is None:
+            return sys.executable
+        local = self.path.parent / given
+        found = str(local) if os.sep in given and os.access(local, os.X_OK) else shutil.which(given)
+        if found is None:
+            raise self._file.wrong(("python",), f"there is no interpreter {given!r}")
+        return found
+
+    def _check_cluster(self) -> None:
+        cluster = self.table.cluster
+        if cluster.master == LOCAL:
+            if cluster.ui is not None:
+                raise self._file.wrong(
+                    ("cluster", "ui"), "ui is for a cluster that is there; a local one tells its own"
+                )
+            return
+        with self._file.at("cluster", "master"):
+            try:
+                self.master()
+            except (BadInputError, InvalidValueError) as error:
+                raise BadInputError(f'{error}; or write "{LOCAL}" for a cluster of its own') from error
+        given = cluster.model_fields_set & {"workers", "slots", "memory"}
+        if given:
+            first = min(given)
+            raise self._file.wrong(("cluster", first), f"{first} is for a local cluster; {cluster.master} has its own")
+
+    def _check_space(self) -> None:
+        space = self.space
+        with self._file.at("space", "memory_per_executor"):
+            check_memory(space.memory_mib_per_executor[0])
+        if not self.is_local:
+            self.cpu_note(NOT_OURS)
+        cluster = self.table.cluster
+        with self._file.at("space", "slots_per_executor"):
+            if self.is_local and space.slots_per_executor[-1] > cluster.slots:
+                raise BadInputError(
+                    f"an executor of {space.slots_per_executor[-1]} slots fits on no worker of {cluster.slots}; "
+                    "give the workers more (slots in [cluster])"
+                )
+        with self._file.at("space", "memory_per_executor"):
+            if self.is_local and cluster.memory is not None and space.memory_mib_per_executor[-1] > cluster.memory:
+                raise BadInputError(
+                    f"an executor of {space.memory_mib_per_executor[-1]} MiB fits on no worker of {cluster.memory} MiB"
+                )
+
+    def _check_conf(self) -> None:
+        ours = {*_OURS, *spark_conf(SparkProgram(command=("-",), folder=Path()), self.start)}
+        for key in self.table.conf:
+            place = ("conf", *key.split("."))
+            if key in ours:
+                sentence = f"{key} is set by Tidewise; write what it may be in [space], or leave it out"
+                raise self._file.wrong(place, sentence)
+            if not key.startswith("spark."):
+                raise self._file.wrong(place, f"{key!r} is no setting of Spark; they begin with 'spark.'")
+
+    def _check_policy(self) -> None:
+        table = self._policy_table
+        if table.policy == BestFixed.name:
+            known = [name for name in policy_names() if name != BestFixed.name]
+            raise BadInputError(f"best-fixed has to know the load to come; choose one of {', '.join(known)}")
+        policy = self.policy()
+        mechanism = named_mechanism(policy)
+        offered = [cost.mechanism for cost in self.space.changes]
+        if mechanism is not None and mechanism not in offered:
+            raise BadInputError(
+                f"policy {table.label!r} names the mechanism {mechanism}, and this job offers only "
+                f"{', '.join(offered)}{did_you_mean(mechanism, offered)}"
+            )
+
+
+_KINDS: dict[tuple[Parameter, ...], str] = {
+    (Parameter.EXECUTORS,): "executors",
+    (Parameter.COMMIT_INTERVAL_S,): "commit interval",
+    (Parameter.SLOTS_PER_EXECUTOR, Parameter.CORES_PER_EXECUTOR, Parameter.MEMORY_MIB_PER_EXECUTOR): "cores or memory",
+    (Parameter.STATE_PARTITIONS,): "state partitions",
+}
+_HOW = {
+    Mechanism.LIVE: "live, while the job runs on",
+    Mechanism.QUERY_RESTART: "the query is restarted in the same driver",
+    Mechanism.HANDOVER: "handover to a second application that is warm",
+    Mechanism.REDEPLOY: "cold restart",
+    Mechanism.REPARTITION: "the query stops, its state is cut anew, and it starts again",
+}

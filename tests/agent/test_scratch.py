@@ -1,0 +1,105 @@
+"""A clone of a checkpoint is complete as of its last commit, and the original never notices it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.agent.checkpoints import write_batch
+from tidewise_agent import scratch
+from tidewise_agent.scratch import clone_checkpoint, remove
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    folder = tmp_path / "checkpoint"
+    for batch in range(4):
+        write_batch(folder, batch)
+    write_batch(folder, 4, committed=False)
+    (folder / "metadata").write_text('{"id":"q"}', encoding="utf-8")
+    for name in ("state/0/0/1.delta", "state/0/1/1_ab.zip", "sources/0/0"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"content of {name}", encoding="utf-8")
+    (folder / "_tidewise").mkdir()
+    (folder / "_tidewise" / "lease.json").write_text("{}", encoding="utf-8")
+    return folder
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_it_holds_everything_up_to_the_last_commit_and_nothing_of_ours(checkpoint: Path, tmp_path: Path) -> None:
+    assert clone_checkpoint(checkpoint, tmp_path / "clone") == 3
+    cloned = content(tmp_path / "clone")
+    expected = {
+        name: bytes_
+        for name, bytes_ in content(checkpoint).items()
+        if name != "offsets/4" and not name.startswith("_tidewise")
+    }
+    assert cloned == expected
+
+
+def test_what_spark_does_to_a_clone_leaves_the_original_alone(checkpoint: Path, tmp_path: Path) -> None:
+    before = content(checkpoint)
+    clone = tmp_path / "clone"
+    clone_checkpoint(checkpoint, clone)
+    # As Spark does: new files by rename, old ones by removal, nothing in place.
+    fresh = clone / "commits" / ".3.tmp"
+    fresh.write_text("another", encoding="utf-8")
+    fresh.replace(clone / "commits" / "3")
+    (clone / "state/0/0/2.delta").write_text("new", encoding="utf-8")
+    (clone / "offsets" / "0").unlink()
+    shutil.rmtree(clone / "sources")
+    assert content(checkpoint) == before
+    remove(clone)
+    assert not clone.exists()
+    assert content(checkpoint) == before
+    remove(clone)  # again, and nothing happens
+
+
+def test_a_checkpoint_without_a_commit_gives_an_empty_start(tmp_path: Path) -> None:
+    write_batch(tmp_path / "checkpoint", 0, committed=False)
+    assert clone_checkpoint(tmp_path / "checkpoint", tmp_path / "one") == -1
+    assert clone_checkpoint(tmp_path / "not-there-yet", tmp_path / "two") == -1
+    assert list((tmp_path / "one").iterdir()) == list((tmp_path / "two").iterdir()) == []
+
+
+def test_a_clone_that_is_there_already_is_not_mixed_up(checkpoint: Path, tmp_path: Path) -> None:
+    clone_checkpoint(checkpoint, tmp_path / "clone")
+    with pytest.raises(FileExistsError):
+        clone_checkpoint(checkpoint, tmp_path / "clone")
+
+
+def test_the_owner_goes_on_meanwhile(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.link
+
+    def link(source: Path, target: Path) -> None:
+        if source.name == "metadata":
+            # Between listing the commits and linking: a batch is committed, old files are thrown away.
+            write_batch(checkpoint, 4)
+            for name in ("offsets/0", "commits/0", "state/0/0/1.delta"):
+                (checkpoint / name).unlink()
+        real(source, target)
+
+    monkeypatch.setattr(scratch.os, "link", link)
+    assert clone_checkpoint(checkpoint, tmp_path / "clone") == 3
+    cloned = content(tmp_path / "clone")
+    assert "commits/4" not in cloned
+    assert "offsets/4" not in cloned
+    assert {"commits/3", "offsets/3", "state/0/1/1_ab.zip"} <= cloned.keys()
+
+
+def test_a_file_system_without_links_gets_copies(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(_source: Path, _target: Path) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(scratch.os, "link", link)
+    assert clone_checkpoint(checkpoint, tmp_path / "clone") == 3
+    assert content(tmp_path / "clone")["commits/3"] == content(checkpoint)["commits/3"]
