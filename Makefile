@@ -1,10 +1,10 @@
-# Every target sets itself up in a fresh clone: Python 3.11+ is all it asks for.
+# Every target sets itself up in a fresh clone: Python 3.11+ and Java 17+ are all it asks for.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench soak clean setup help
+.PHONY: demo test lint bench soak clean setup java help
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -20,11 +20,14 @@ $(READY): pyproject.toml constraints.txt
 	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(READY) ## a day of load in the simulator, tuned by each policy, with a report
+java: $(READY)
+	@$(BIN)/python -m tidewise.engines.spark.java
+
+demo: java ## a day of load on real Spark in four minutes, tuned while you look on (needs Java 17)
 	@$(BIN)/tidewise demo
 
-test: lint ## lint, types, layers and all tests but the slow proofs
-	@$(BIN)/pytest -n 2 -m "not soak"
+test: java lint ## lint, types, layers and all tests but the slow proofs
+	@$(BIN)/pytest -n 2 --dist loadgroup -m "not soak"
 
 lint: $(READY) ## style, types and the layers of the house
 	@$(BIN)/ruff check --quiet .
@@ -32,13 +35,13 @@ lint: $(READY) ## style, types and the layers of the house
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(READY) ## measure, and write docs/benchmarks.md (make bench TRACES=folder: on released traces)
+bench: java ## measure, and write docs/benchmarks.md (make bench TRACES=folder: on released traces)
 	@$(BIN)/python -m bench $(if $(TRACES),--traces $(TRACES))
 
-soak: $(READY) ## the slow proofs
+soak: java ## the slow proofs
 	@$(BIN)/pytest -m soak
 
 clean: ## remove everything that was made here
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	rm -rf $(VENV) $(VENV)-3.5 runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	find . -name '*.egg-info' -type d -prune -exec rm -rf {} +

@@ -23,8 +23,8 @@ from tidewise.jobs.counts import committed_end
 from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise_agent.spec import SPEC_VARIABLE, AgentSpec
 
-_PAIRS = 6
-_WARM_UP_S, _MEASURED_S = 25.0, 25.0
+_PAIRS = 4
+_WARM_UP_S, _MEASURED_S = 20.0, 25.0
 _GOAL_SHARE = 0.01
 
 

@@ -73,22 +73,15 @@ def measure(_traces: Path | None) -> str:
 def _join(cluster: LocalCluster, bench: BenchJob, start: Configuration) -> _Joined:
     application = bench.job.fleet.active
     before = {one.executor_id for one in cluster.executor_processes(application.spark_id or "")}
-    asked = time.time()
+    asked_s, asked_on_run_s = time.clock_gettime(time.CLOCK_BOOTTIME), bench.clock.now_s()
     outcome = bench.change(start.with_executors(2), Mechanism.LIVE)
-    works = asked + outcome.finished_at_s - (bench.clock.now_s() - (time.time() - asked))
+    works_s = asked_s + outcome.finished_at_s - asked_on_run_s
     new = [one for one in cluster.executor_processes(application.spark_id or "") if one.executor_id not in before]
     identity = new[0].identity
     assert identity is not None
     assert identity.started_ticks is not None
-    born = _boot_unix_s() + identity.started_ticks / os.sysconf("SC_CLK_TCK")
-    return _Joined(asked_to_works_s=works - asked, jvm_to_works_s=works - born)
-
-
-def _boot_unix_s() -> float:
-    for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines():
-        if line.startswith("btime"):
-            return float(line.split()[1])
-    raise RuntimeError("this system does not tell when it was started")
+    born_s = identity.started_ticks / os.sysconf("SC_CLK_TCK")
+    return _Joined(asked_to_works_s=works_s - asked_s, jvm_to_works_s=works_s - born_s)
 
 
 def _batches(bench: BenchJob) -> int:

@@ -74,9 +74,9 @@ def test_the_example_of_a_policy_passes_its_suite(tmp_path: Path) -> None:
     assert " passed" in done.stdout
 
 
-def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
+def test_the_readme_shows_what_the_simulated_demo_prints(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tidewise.cli", "demo"],
+        [sys.executable, "-m", "tidewise.cli", "demo", "--simulated"],
         cwd=tmp_path,
         env={**os.environ, "COLUMNS": "110"},
         capture_output=True,
@@ -86,8 +86,10 @@ def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
     )
     (shown,) = _blocks(ROOT / "README.md", "text")
     assert shown.strip() in done.stdout
-    # Before anything else, a reader has to know that it is a simulation.
-    assert "simulat" in (ROOT / "README.md").read_text(encoding="utf-8").partition("```")[0]
+    # Before the figures, a reader has to know that they are simulated, and of which run the others are.
+    before, _, _ = (ROOT / "README.md").read_text(encoding="utf-8").partition("```text")
+    assert "--simulated" in before
+    assert "example run" in before
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: nobody knows which files are the project's")

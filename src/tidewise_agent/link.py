@@ -113,6 +113,8 @@ class Link:
                         lambda: bool(self._outgoing) or self._closed or not self._connected.is_set(),
                         timeout=_HEARTBEAT_S,
                     )
+                    if not self._connected.is_set():
+                        return  # what waits is for the next connection
                     message = self._outgoing[0] if self._outgoing else {"kind": "alive"}
                     dropped, self._dropped = self._dropped, 0
                 if dropped:

@@ -42,7 +42,7 @@ class Ear:
             return [message for message in self.messages if message["kind"] == kind]
 
     def wait_for(self, kind: str, wanted: Callable[[Message], bool] = lambda _: True, *, count: int = 1) -> Message:
-        """The last of so many messages of a kind; AssertionError, with what was told instead, where they do not come."""
+        """The last of so many messages of a kind; AssertionError, with what was told instead, where none come."""
 
         def found() -> list[Message]:
             return [message for message in self.of_kind(kind) if wanted(message)]
@@ -72,8 +72,14 @@ class Driver:
         (self.folder / name).touch()
 
     def wait_to_say(self, start: str) -> str:
-        assert wait_until(lambda: any(line.startswith(start) for line in self.told), deadline_s=LONG_S), self.told
+        self.wait_until(lambda: any(line.startswith(start) for line in self.told), f"the program never said {start!r}")
         return next(line for line in self.told if line.startswith(start))
+
+    def wait_until(self, condition: Callable[[], bool], otherwise: str) -> None:
+        """AssertionError, with the program's last words, where it does not come true or the program ends before."""
+        wait_until(lambda: condition() or self.process.poll() is not None, deadline_s=LONG_S)
+        errors = (self.folder / "errors").read_text(encoding="utf-8")[-2_000:]
+        assert condition(), f"{otherwise}; exit code {self.process.poll()}, it said {self.told} and {errors}"
 
     def wait_for_end(self) -> int:
         return self.process.wait(timeout=LONG_S)
@@ -85,15 +91,23 @@ class Driver:
     def wait_for_commits(self, checkpoint: str, *, more: int) -> None:
         """So many batches from now on."""
         path = self.folder / checkpoint / "commits"
-        assert wait_until(path.exists, deadline_s=LONG_S), self.told
+        self.wait_until(path.exists, f"{checkpoint} has no commits")
         before = max(self.commits(checkpoint), default=-1)
-        assert wait_until(
-            lambda: max(self.commits(checkpoint), default=-1) >= before + more, deadline_s=LONG_S
-        ), f"{checkpoint} stands still at batch {before}: {self.told}"
+        self.wait_until(
+            lambda: max(self.commits(checkpoint), default=-1) >= before + more,
+            f"{checkpoint} stands still at batch {before}",
+        )
 
 
 @contextmanager
-def driver(program: str, folder: Path, *, python_path: tuple[Path, ...] = (), **settings: Any) -> Iterator[Driver]:  # noqa: ANN401 -- of the agent
+def driver(
+    program: str,
+    folder: Path,
+    *,
+    python: str = sys.executable,
+    python_path: tuple[Path, ...] = (),
+    **settings: Any,  # noqa: ANN401 -- of the agent
+) -> Iterator[Driver]:
     """Run a program with the agent; in the end neither it nor anything that it started is left."""
     ear = Ear()
     board = Switchboard(token=TOKEN, heard=ear)
@@ -107,7 +121,7 @@ def driver(program: str, folder: Path, *, python_path: tuple[Path, ...] = (), **
         **settings,
     )
     spec.write(folder / "agent.json")
-    process = start(program, folder, python_path=python_path)
+    process = start(program, folder, python=python, python_path=python_path)
     running = Driver(process=process, folder=folder, ear=ear, board=board)
     reading = threading.Thread(target=_read, args=(process, running.told), daemon=True)
     reading.start()
@@ -125,19 +139,20 @@ def start(
     program: str,
     folder: Path,
     *,
+    python: str = sys.executable,
     flags: tuple[str, ...] = (),
     python_path: tuple[Path, ...] = (),
     spec: Path | None = None,
     agent: bool = True,
 ) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if name not in (SPEC_VARIABLE, OWNER_VARIABLE)}
-    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": python}
     if agent:
         environment[SPEC_VARIABLE] = str(spec or folder / "agent.json")
         environment["PYTHONPATH"] = os.pathsep.join(str(part) for part in (AGENT_PATH, *python_path))
     with (folder / "errors").open("ab") as errors:
         return subprocess.Popen(
-            [sys.executable, *flags, str(PROGRAMS / program), str(folder)],
+            [python, *flags, str(PROGRAMS / program), str(folder)],
             env=environment,
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -171,8 +186,7 @@ def _of_session(session: int) -> list[Any]:
 
 def _read(process: subprocess.Popen[str], told: list[str]) -> None:
     assert process.stdout is not None
-    for line in process.stdout:
-        told.append(line.rstrip("\n"))
+    told.extend(line.rstrip("\n") for line in process.stdout)
 
 
 def settled(seconds: float) -> None:

@@ -275,7 +275,7 @@ def test_the_program_s_own_sitecustomize_runs_too(stage: Stage) -> None:
 def test_an_error_in_the_program_s_own_sitecustomize_is_told_as_without_the_agent(stage: Stage) -> None:
     (stage.folder / "sitecustomize.py").write_text("raise ValueError('theirs')\n", encoding="utf-8")
     here = stage.run("print('goes on')")
-    without = stage.run("print('goes on')", **{"PYTHONPATH": str(stage.folder)})
+    without = stage.run("print('goes on')", PYTHONPATH=str(stage.folder))
     assert here.returncode == without.returncode
     assert here.stdout == without.stdout
     assert "ValueError: theirs" in here.stderr

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import socket
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tidewise_agent import lease as lease_module
 from tidewise_agent.lease import Lease, LeaseRefusedError, bookkeeping_folder, local_path
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
@@ -133,6 +139,56 @@ def test_a_release_by_one_that_was_overtaken_takes_nothing_away(tmp_path: Path) 
 def test_whoever_never_claimed_may_not_write(tmp_path: Path) -> None:
     with pytest.raises(LeaseRefusedError, match="nobody does"):
         Lease(tmp_path, application="a").check()
+
+
+def dead_process() -> int:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait(timeout=60)
+    return child.pid
+
+
+def test_what_a_dead_run_left_behind_may_be_taken_after_its_executors_have_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    driver = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    left = Lease(tmp_path, application="left", run="old", processes=(driver.pid,))
+    left.claim()
+    later = Lease(tmp_path, application="later", run="new")
+    with pytest.raises(LeaseRefusedError, match=r"if you know that it is, remove .*lease\.json"):
+        later.claim()
+    driver.communicate(timeout=60)
+    monkeypatch.setattr(time, "sleep", slept.append)
+    with pytest.raises(LeaseRefusedError):  # within a run the controller says who is dead
+        Lease(tmp_path, application="sibling", run="old").claim()
+    assert later.claim() == 2
+    assert slept == [lease_module.EXECUTORS_LEAVE_S]
+    with pytest.raises(LeaseRefusedError):
+        left.check()
+
+
+@pytest.mark.parametrize("unknown", ["another host", "no processes", "one lives"])
+def test_death_that_cannot_be_seen_is_not_taken_for_granted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unknown: str
+) -> None:
+    dead = dead_process()
+    processes = {"no processes": (), "one lives": (dead, os.getpid())}.get(unknown, (dead,))
+    with monkeypatch.context() as patch:
+        if unknown == "another host":
+            patch.setattr(socket, "gethostname", lambda: "elsewhere")
+        Lease(tmp_path, application="left", run="old", processes=processes).claim()
+    with pytest.raises(LeaseRefusedError, match="not known to be dead"):
+        Lease(tmp_path, application="later", run="new").claim()
+
+
+def test_a_number_that_was_given_again_is_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    Lease(tmp_path, application="left", run="old", processes=(os.getpid(),)).claim()
+    path = tmp_path / "lease.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["processes"] = [[os.getpid(), content["processes"][0][1] - 1]]
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert Lease(tmp_path, application="later", run="new").claim() == 2
 
 
 def _claim(folder: str, name: str, won: multiprocessing.Queue[str]) -> None:

@@ -234,7 +234,7 @@ def test_an_introduction_that_fails_is_tried_again(controller: Controller, make_
     with pytest.raises(ConnectionError):
         controller.pick_up()
     controller.pick_up()
-    assert controller.hello["token"] == "t"
+    assert controller.hello == {"kind": "hello", "token": "t"}
 
 
 def test_a_silent_line_is_given_up(

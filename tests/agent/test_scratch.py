@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.agent.checkpoints import write_batch
-from tidewise_agent import scratch
 from tidewise_agent.scratch import clone_checkpoint, remove
 
 
@@ -86,7 +85,7 @@ def test_the_owner_goes_on_meanwhile(checkpoint: Path, tmp_path: Path, monkeypat
                 (checkpoint / name).unlink()
         real(source, target)
 
-    monkeypatch.setattr(scratch.os, "link", link)
+    monkeypatch.setattr(os, "link", link)
     assert clone_checkpoint(checkpoint, tmp_path / "clone") == 3
     cloned = content(tmp_path / "clone")
     assert "commits/4" not in cloned
@@ -100,6 +99,6 @@ def test_a_file_system_without_links_gets_copies(
     def link(_source: Path, _target: Path) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(scratch.os, "link", link)
+    monkeypatch.setattr(os, "link", link)
     assert clone_checkpoint(checkpoint, tmp_path / "clone") == 3
     assert content(tmp_path / "clone")["commits/3"] == content(checkpoint)["commits/3"]

@@ -185,7 +185,7 @@ def test_a_full_disk_for_the_output_is_told(tmp_path: Path) -> None:
 
 def test_stopping_it_is_one_sentence(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tidewise.cli", "demo"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tidewise.cli", "demo", "--simulated"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     process.stderr.readline()  # "checking the plan"

@@ -113,6 +113,7 @@ def test_a_day_is_drawn_column_by_column() -> None:
     assert _row(lines, "executors").endswith("4 ▂▂▄█")
     assert _row(lines, "latency p95").endswith("2.0 s ▂▂▂▂")
     assert "1,234" in _row(lines, "backlog")
+    assert "each column: 5 s" in " ".join(lines)
     assert "cost so far 30.00 USD; static 40.00 USD: 25 % saved" in lines
     assert lines[-1] == "now    It stays."
     assert max(map(len, lines)) <= WIDTH

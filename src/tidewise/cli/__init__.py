@@ -11,7 +11,7 @@ def main() -> None:
 
         sys.exit(run())
     except KeyboardInterrupt:
-        sys.stderr.write("tidewise: stopped; complete runs are kept, and the same command goes on with the others\n")
+        sys.stderr.write("tidewise: stopped; complete runs are kept, and the same experiment goes on with the others\n")
         sys.exit(130)  # what shells expect of a program that was stopped
 
 

@@ -87,8 +87,9 @@ def print_summary(demo: Demo, screen: Console) -> None:
     static = None if demo.static is None else summarise(demo.static.record, demo.static.read_series(), None)
     tuned = summarise(demo.tuned.record, demo.tuned.read_series(), None)
     length = format_duration(round(tuned.record.duration_s))
+    what = f"A day in {length}" if demo.whole else f"A day that was stopped after {length}"
     screen.print()
-    screen.print(summary_table(demo, tuned, static, title=f"A day in {length}, measured on Spark"))
+    screen.print(summary_table(demo, tuned, static, title=f"{what}, measured on Spark"))
     for sentence in summary_sentences(demo, tuned, static):
         screen.print(sentence, highlight=False, markup=False)
     screen.print()

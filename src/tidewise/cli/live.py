@@ -121,7 +121,8 @@ def control_job(
         if not quiet:
             screen.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
-    tell(f"Starting {file.name} with {file.start}; Ctrl-C stops it.")
+    if not place.was_left_behind:
+        tell(f"Starting {file.name} with {file.start}; Ctrl-C stops it.")
     with watching(_frame(file), screen=screen, quiet=quiet) as observer:
         controller = Controller(
             file,

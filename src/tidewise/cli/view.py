@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tidewise.core import Configuration, Decided, Observation, Promises, Reconfigure
+from tidewise.core import Configuration, Decided, Observation, Promises, Reconfigure, format_duration
 from tidewise.experiments.live import LiveView, Observer
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -74,9 +73,7 @@ def picture(story: Story, *, width: int) -> RenderableType:
     if view is None:
         return Text(frame.title, style="bold")
     room = max(10, width - _NAME_WIDTH - _VALUE_WIDTH - 2)
-    # As many columns as the whole run will have reports, so that the picture fills from left to right.
-    whole = room if view.duration_s is None else max(1, math.ceil(view.duration_s / frame.report_every_s))
-    reports = story.reports[-room:] if whole > room else story.reports
+    reports = story.reports[-room:]
     limit_s = frame.promises.latency_p95_s
     last = story.reports[-1] if story.reports else None
     rows = Table.grid(padding=(0, 1))
@@ -90,10 +87,11 @@ def picture(story: Story, *, width: int) -> RenderableType:
     rows.add_row("latency p95", _seconds(last), _latency_bars(reports, limit_s))
     rows.add_row("backlog", "" if last is None else f"{last.backlog_records:,.0f}", bars(backlogs, style="yellow"))
     rows.add_row("executors", _executors(view), bars(executors, top=float(frame.most_executors), style="green"))
+    rows.add_row("", "", Text(f"each column: {format_duration(frame.report_every_s)}", style="dim"))
     promised = "" if limit_s is None else f", latency promised within {limit_s:g} s"
     head = Table.grid(expand=False)
-    head.add_column(width=max(10, width - 8), no_wrap=True)
-    head.add_column(width=5, justify="right", no_wrap=True)
+    head.add_column(width=max(10, width - 13), no_wrap=True)
+    head.add_column(width=12, justify="right", no_wrap=True)
     head.add_row(Text(f"{frame.title}{promised}", style="bold"), Text(frame.time_of(view.now_s), style="bold"))
     return Group(head, Text(), rows, Text(), _money(story, view), Text(), *_reasons(story, view, width))
 
@@ -150,15 +148,11 @@ def _money(story: Story, view: LiveView) -> Text:
 
 def _reasons(story: Story, view: LiveView, width: int) -> Iterator[Text]:
     for when, what in story.moves[-_REASONS_SHOWN:]:
-        yield _cut(f"{when}  {what}", width)
+        move = Text(f"{when}  {what}", no_wrap=True)
+        move.truncate(width, overflow="ellipsis")
+        yield move
     if view.decided is not None:
-        yield _cut(f"now    {_sentence(view.decided)}", width, style="dim")
-
-
-def _cut(sentence: str, width: int, *, style: str = "") -> Text:
-    text = Text(sentence, style=style, no_wrap=True)
-    text.truncate(width, overflow="ellipsis")
-    return text
+        yield Text(f"now    {_sentence(view.decided)}", style="dim")
 
 
 def _sentence(decided: Decided) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import math
 import sys
 import time
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from tidewise.control import GuardSettings, LoopSettings, SystemClock
 from tidewise.core import (
+    BadInputError,
     ConfigurationSpace,
     Mechanism,
     Meter,
@@ -35,7 +37,7 @@ from tidewise.experiments.comparison import BASELINE_POLICY, run_name
 from tidewise.experiments.live import LiveSetting, Observer, run_live
 from tidewise.experiments.record import Run
 from tidewise.jobs.schedule import Schedule, write_schedule
-from tidewise.policies import Ds2, Reactive, Static
+from tidewise.policies import Ds2, Static
 from tidewise.workload import Daily, Rates, Steps, Sum
 
 LOAD = "day"
@@ -58,14 +60,16 @@ SPACE = ConfigurationSpace(
 _DRIVER_CORES = 0.5
 _DRIVER_MEMORY_MIB = 1024
 _READ_TASKS = 4
-_WORK = 450
+_WORK = 1500
 """Rounds of SHA-256 per view: enough that records, and not the fixed cost of a batch, decide how many executors are
 needed."""
-_MEAN_PER_S = 2000.0
-_BURST_PER_S = 1500.0
+_MEAN_PER_S = 1700.0
+_BURST_PER_S = 1200.0
 _BURST_HOURS = (14.0, 15.5)
-_WARM_S = 15.0
-"""How long the job runs at a low load before the day begins: a JVM that has just started is slow."""
+_START_S = 12.0
+"""No job starts faster: records that came earlier would only be a backlog to begin with."""
+_WARM_SHARE = 0.1
+"""How long the job runs before the day begins, as a share of that: a JVM that has just started is slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +93,8 @@ class Demo:
 
 def check_demo() -> None:
     """BadInputError with what to install, where Java or Spark is missing."""
+    if importlib.util.find_spec("pyspark") is None:  # wherever SPARK_HOME leads: the job is a program in Python
+        raise BadInputError("PySpark is not installed: pip install 'tidewise[spark]'")
     find_java()
     find_spark()
 
@@ -124,21 +130,10 @@ def demo_prices(seconds: int) -> Prices:
     return replace(usual, core_hour=usual.core_hour * faster, gib_hour=usual.gib_hour * faster)
 
 
-def demo_policy(*, cpu_is_measured: bool) -> Policy:
-    """A policy with times fit for a day of minutes: by CPU, or where nobody measures that, by how busy the job is."""
-    if cpu_is_measured:
-        return Reactive(
-            target_cpu=0.7,
-            metric_window_s=5.0,
-            sync_period_s=5.0,
-            scale_down_stabilisation_s=15.0,
-            scale_up_period_s=5.0,
-            scale_down_max_percent=None,
-            scale_down_max_executors=1,
-            scale_down_period_s=5.0,
-        )
+def demo_policy() -> Policy:
+    """DS2 with times fit for a day of minutes; by how busy the job is, which needs no right to measure CPU."""
     return Ds2(
-        target_utilisation=0.6,
+        target_utilisation=0.55,
         utilisation_boundary=0.2,
         metric_window_s=10.0,
         stabilisation_s=10.0,
@@ -161,7 +156,7 @@ def static_usage(metered_s: float) -> Usage:
 
 
 def driver_s(meter: Meter) -> float:
-    """For how long the job was paid for, its warm-up and its stop included."""
+    """For how long the job was paid for, its stop included."""
     return meter.get(Purpose.DRIVER, Usage()).core_s / _DRIVER_CORES
 
 
@@ -192,7 +187,7 @@ def run_demo(
         tuned = _Day(
             home=home,
             cluster=cluster,
-            policy=demo_policy(cpu_is_measured=cluster.cpu_limits is not None),
+            policy=demo_policy(),
             seconds=seconds,
             created=created,
         )
@@ -252,8 +247,8 @@ class _Day:
         self._folder.mkdir()
         start = SPACE.largest if self.policy.name == BASELINE_POLICY else SPACE.smallest
         rates = demo_rates(self.seconds)
-        # Until the day begins, and while the job starts.
-        quiet = Schedule(began_unix_s=time.time(), rates_per_s=(float(rates[0]) / 2,))
+        # The first rate of the day holds until the day begins.
+        quiet = Schedule(began_unix_s=time.time() + _START_S, rates_per_s=(float(rates[0]),))
         write_schedule(self._schedule, quiet)
         clock = SystemClock()
         engine = SparkEngine(
@@ -266,8 +261,9 @@ class _Day:
         say(f"Starting the job on {start}, and waiting for its first batch ...")
         job = engine.launch(start)
         try:
-            say(f"Warming it up for {_WARM_S:.0f} s ...")
+            say(f"Warming it up for {_WARM_SHARE * self.seconds:.0f} s ...")
             self._begin_day(quiet, rates, clock)
+            job.forget_spent()
         except BaseException:
             job.kill()
             raise
@@ -307,7 +303,7 @@ class _Day:
     def _begin_day(self, quiet: Schedule, rates: Rates, clock: SystemClock) -> None:
         """Write the day behind what has passed, and wait for its first second."""
         passed_s = time.time() - quiet.began_unix_s
-        before = math.ceil(passed_s + _WARM_S)
+        before = max(1, math.ceil(passed_s + _WARM_SHARE * self.seconds))
         day = tuple(float(rate) for rate in rates)
         write_schedule(self._schedule, replace(quiet, rates_per_s=quiet.rates_per_s * before + day))
         clock.wait_until(clock.now_s() + before - passed_s)

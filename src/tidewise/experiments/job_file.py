@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue, StrictBool
 
 from tidewise.core import (
     REACH,
@@ -95,9 +95,9 @@ class JobTable(Table):
     environment: dict[str, str] = Field(default_factory=dict)
     checkpoint: str | None = None
     """Held against what the program really uses, where it is given."""
-    handover: bool = False
+    handover: StrictBool = False
     """Whether the program may run a second time beside itself, up to its first query."""
-    standby: bool = False
+    standby: StrictBool = False
     """Whether a second application waits, warm, for the first one's driver to die."""
     replayable_sources: tuple[str, ...] = ()
     """Sources, by their format, that a second application may read without harm, besides those known to be so."""

@@ -10,6 +10,8 @@ import numpy as np
 from tidewise.core import JobStatus, Observation
 from tidewise.experiments.series import FloatArray, Series
 
+_SHORTEST_SHARE = 0.5
+
 
 def measured_series(
     observations: Sequence[Observation], *, seconds: int, since_s: float, forecast_per_s: FloatArray
@@ -20,7 +22,10 @@ def measured_series(
     the first report after it, or else the last. Latency is told by the time of output, and put here where the records
     had arrived: a job works them off in their order, so those of a second have the latency of the first report whose
     median record arrived in it or later. Seconds whose records were not output before the last report have none.
+    A report over much less than the usual window is left out: all that was late may be crammed into it.
     """
+    usual_s = float(np.median([observation.window_s for observation in observations]))
+    observations = [one for one in observations if one.window_s >= _SHORTEST_SHARE * usual_s]
     ends = np.array([observation.time_s for observation in observations]) - since_s
     chosen = np.minimum(np.searchsorted(ends, np.arange(seconds) + 0.5), len(observations) - 1)
     rows = [observations[index] for index in chosen]

@@ -33,6 +33,7 @@ def _about_runs(aggregates: Sequence[Aggregate]) -> list[str]:
             f"For {wording.listing(alone)} there is no {BASELINE_POLICY} run of the same length on the same load for "
             "every seed: shares of static are left out, and good seconds may be held against the run's own median."
         )
+    found += _about_audits(runs)
     numbers = {len(aggregate.summaries) for aggregate in aggregates}
     if len(numbers) > 1:
         counts = wording.listing([f"{aggregate.policy} {len(aggregate.summaries)}" for aggregate in aggregates])
@@ -46,6 +47,16 @@ def _about_runs(aggregates: Sequence[Aggregate]) -> list[str]:
         what = wording.listing([name for name, differs in unlike.items() if differs])
         found.append(f"Not alike in all of these runs: {what}. Those of the first run are shown above.")
     return found
+
+
+def _about_audits(runs: Sequence[Summary]) -> list[str]:
+    """What was found where the commits of real jobs were checked."""
+    audits = [(run.record.name, audit) for run in runs for audit in run.record.audits]
+    if not audits:
+        return []
+    bad = [f"In {name}, after {audit.after}: {audit.sentence}" for name, audit in audits if not audit.clean]
+    checked = f"What was committed was checked {len(audits)} times, after every change and failure and at the end"
+    return bad or [f"{checked}: each time, every batch that was looked at had been committed once and in order."]
 
 
 def _faults_by_seed_only(runs: Sequence[Summary]) -> bool:

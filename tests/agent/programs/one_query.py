@@ -35,7 +35,9 @@ def rows(spark: SparkSession) -> DataFrame:
 
 def wait_for_a_query(spark: SparkSession) -> None:
     checkpoint = str(FOLDER / "checkpoint-table")
-    table = rows(spark).writeStream.trigger(processingTime="300 milliseconds").toTable("t", checkpointLocation=checkpoint)
+    table = (
+        rows(spark).writeStream.trigger(processingTime="300 milliseconds").toTable("t", checkpointLocation=checkpoint)
+    )
     writer = rows(spark).writeStream.format("parquet").option("checkpointLocation", str(FOLDER / "checkpoint-files"))
     query = writer.trigger(processingTime="300 milliseconds").start(str(FOLDER / "out"))
 

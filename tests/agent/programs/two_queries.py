@@ -5,19 +5,18 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import pandas_udf
+from pyspark.sql.functions import udf
 
 FOLDER = Path(sys.argv[1])
 
 
-@pandas_udf("long")  # type: ignore[call-overload]  # PySpark's overloads do not know text
-def doubled(values: pd.Series) -> pd.Series:
+@udf("long")
+def doubled(value: int) -> int:
     import os  # noqa: PLC0415 -- in the Python worker
 
     (FOLDER / "workers" / str(os.getpid())).write_text(str("tidewise_agent" in sys.modules), encoding="utf-8")
-    return 2 * values
+    return 2 * value
 
 
 def keep(frame: DataFrame, batch: int) -> None:

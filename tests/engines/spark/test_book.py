@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewise.core import BadInputError, ChangeOutcome, ChangeStatus, Configuration
-from tidewise.engines.spark import book as book_module
 from tidewise.engines.spark.book import Book, configuration_from_dict, configuration_to_dict
 
 CONFIGURATIONS = st.builds(
@@ -85,7 +84,7 @@ def test_a_crash_between_leaves_the_earlier_book(tmp_path: Path, monkeypatch: py
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(book_module.os, "fsync", crash)
+        patch.setattr(os, "fsync", crash)
         with pytest.raises(KeyboardInterrupt):
             book.having(port=5)
     assert Book.read(tmp_path) == book

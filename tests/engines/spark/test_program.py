@@ -81,6 +81,8 @@ def test_python_workers_use_the_interpreter_of_the_program(tmp_path: Path, monke
     seen = program(tmp_path, command=("/opt/python3.12", "job.py"), environment={"OWN": "1"}).process_environment()
     assert seen["PYSPARK_PYTHON"] == seen["PYSPARK_DRIVER_PYTHON"] == "/opt/python3.12"
     assert (seen["INHERITED"], seen["OWN"]) == ("yes", "1")
-    assert program(tmp_path, command=("spark-submit", "job.py")).process_environment()["PYSPARK_PYTHON"] == sys.executable
+    assert (
+        program(tmp_path, command=("spark-submit", "job.py")).process_environment()["PYSPARK_PYTHON"] == sys.executable
+    )
     monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
     assert program(tmp_path).process_environment()["PYSPARK_PYTHON"] == "/usr/bin/python3"

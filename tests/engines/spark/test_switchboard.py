@@ -13,6 +13,7 @@ import pytest
 
 from tidewise.core import BadInputError, PermanentError, TemporaryError
 from tidewise.engines.spark import switchboard as switchboard_module
+from tidewise.engines.spark.processes import wait_until
 from tidewise.engines.spark.switchboard import Message, Switchboard
 from tidewise_agent.link import Link
 
@@ -105,10 +106,7 @@ def test_messages_are_handed_on_with_the_name_of_their_application(board: Switch
         assert heard.wait_for("progress") == ("a", {"kind": "progress", "query": "q"})
         assert [message["kind"] for _, message in heard.messages] == ["hello", "progress"]
         assert board.is_connected("a")
-    deadline_s = time.monotonic() + LONG_S
-    while board.is_connected("a") and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert not board.is_connected("a")
+    assert wait_until(lambda: not board.is_connected("a"), deadline_s=LONG_S)
 
 
 @pytest.mark.parametrize("token", ["", "another", TOKEN + "x", "t\u00f6ken"])
@@ -267,7 +265,7 @@ def test_a_silent_line_is_given_up(board: Switchboard, monkeypatch: pytest.Monke
     with Caller(board) as caller:
         caller.greet("a")
         assert caller.request() is None
-        assert not board.is_connected("a")
+        assert wait_until(lambda: not board.is_connected("a"), deadline_s=LONG_S)
 
 
 def test_agent_and_board_understand_each_other_over_a_lost_line(board: Switchboard, heard: Heard) -> None:
@@ -283,9 +281,7 @@ def test_agent_and_board_understand_each_other_over_a_lost_line(board: Switchboa
     assert board.wait_connected("a", within_s=LONG_S)
     assert board.ask("a", "scale", {"executors": 2}, within_s=LONG_S, request_id="r1") == {"executors": 2}
     board.close()
-    deadline_s = time.monotonic() + LONG_S
-    while link.is_connected and time.monotonic() < deadline_s:
-        time.sleep(0.01)
+    assert wait_until(lambda: not link.is_connected, deadline_s=LONG_S)
     link.send("note", number=7)
     another = Switchboard(token=TOKEN, port=board.port, heard=heard)
     try:

@@ -114,11 +114,7 @@ class Application:
     @property
     def identity(self) -> Mapping[str, Any]:
         """What the agent left behind of its processes; empty before there was a session."""
-        try:
-            found: Mapping[str, Any] = json.loads((self.folder / "identity.json").read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
-            return {}
-        return found
+        return identity_in(self.folder)
 
     @property
     def spark_id(self) -> str | None:
@@ -136,16 +132,11 @@ class Application:
 
     def why_it_ended(self) -> str:
         """One sentence on the end of the driver."""
-        said = self.failure or last_line(self.log)
         code = self.exit_code
-        how = (
-            "ended"
-            if code in (None, 0)
-            else f"ended with exit code {code}"
-            if code > 0
-            else f"was killed by signal {-code}"
-        )
-        return f"the program {how}" + (f": {said}" if said else "") + f" (log: {self.log})"
+        if code is not None and code < 0:
+            return f"the program was killed by signal {-code} (log: {self.log})"
+        how = "the program ended" if not code else f"the program ended with exit code {code}"
+        return f"{how}: {self.failure} (log: {self.log})" if self.failure else f"{how}: {last_line(self.log)}"
 
     def is_frozen(self) -> bool:
         """Whether the driver lives and was stopped by a signal."""
@@ -179,6 +170,15 @@ class Application:
             return cluster.is_gone(self.spark_id) is True
 
         return wait_until(gone, deadline_s=within_s, poll_s=0.1)
+
+
+def identity_in(folder: Path) -> Mapping[str, Any]:
+    """What an agent left in the folder of its application; empty before there was a session."""
+    try:
+        found: Mapping[str, Any] = json.loads((folder / "identity.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found
 
 
 def launch(

@@ -34,6 +34,7 @@ class Book:
     began_unix_s: float
     token: str
     port: int = 0
+    proxy_port: int = 0
     configuration: dict[str, Any] = field(default_factory=dict)
     """What was last meant to run, for a driver that has to be started anew."""
     applications: tuple[dict[str, Any], ...] = ()

@@ -156,15 +156,16 @@ class SparkEngine:
             if application.key != fleet.active_key:
                 while not fleet.end(application):
                     _LOG.warning("It cannot be confirmed yet that %s is gone", application.key)
-        active = fleet.applications.get(fleet.active_key or "")
         with fleet.news:
-            if active is not None and active.is_driver_alive:
-                # Queries that a dead controller had drained start again; those that run are left alone.
-                try:
-                    fleet.ask(active, "start", {"gone": list(fleet.book.dead)})
-                except (TemporaryError, PermanentError) as error:
-                    _LOG.warning("The queries could not be looked after yet: %s", error)
-            fleet.save()
+            active = fleet.applications.get(fleet.active_key or "")
+        if active is not None and active.is_driver_alive:
+            # Queries that a dead controller had drained start again; those that run are left alone. Not under the
+            # lock: whoever brings the answer may have something else to tell first, and needs it for that.
+            try:
+                fleet.ask(active, "start", {"gone": list(fleet.book.dead)})
+            except (TemporaryError, PermanentError) as error:
+                _LOG.warning("The queries could not be looked after yet: %s", error)
+        fleet.save()
         if active is not None:
             fleet.reporter.status(JobStatus.DOWN, self._clock.now_s())
             fleet.tell_configuration()

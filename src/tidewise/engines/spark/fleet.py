@@ -6,19 +6,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tidewise.core import Clock, Configuration, JobStatus, PermanentError, TemporaryError
-from tidewise.engines.spark.application import Application, QueryFacts, launch
+from tidewise.engines.spark.application import Application, QueryFacts, identity_in, launch
 from tidewise.engines.spark.book import Book, configuration_from_dict, configuration_to_dict
 from tidewise.engines.spark.master import ClusterManager
-from tidewise.engines.spark.processes import ProcessIdentity
+from tidewise.engines.spark.processes import ProcessIdentity, find_with_environment, wait_until
 from tidewise.engines.spark.program import SparkProgram, check_memory, heap_mib
 from tidewise.engines.spark.progress import UnreadableProgressError, parse_progress
 from tidewise.engines.spark.proxy import TcpProxy
 from tidewise.engines.spark.reports import Reporter, StageSample
 from tidewise.engines.spark.switchboard import Message, Switchboard
+from tidewise_agent.spec import SPEC_VARIABLE
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,9 +63,14 @@ class Fleet:
         self._unix_offset_s = time.time() - clock.now_s()
         self._query_ids: dict[str, str] = {}
         self.switchboard = Switchboard(token=book.token, port=book.port, heard=self._hear)
-        self.proxy = TcpProxy("127.0.0.1", self.switchboard.port) if faults else None
+        self.proxy = TcpProxy("127.0.0.1", self.switchboard.port, port=book.proxy_port) if faults else None
         """In the line between agents and controller, where faults may be injected there."""
-        self.book = book.having(port=self.switchboard.port)
+        self.closing = False
+        """Whether the job is being stopped: nothing is launched any more."""
+        # Agents call these ports again after a restart of the controller.
+        self.book = book.having(
+            port=self.switchboard.port, proxy_port=book.proxy_port if self.proxy is None else self.proxy.port
+        )
 
     @property
     def book(self) -> Book:
@@ -99,6 +106,8 @@ class Fleet:
         """Start another application of the program."""
         check_memory(configuration.memory_mib_per_executor)
         with self.news:
+            if self.closing:
+                raise MoveFailedError("the job is being stopped")
             number = self.book.launched + 1
             # Names are never used twice, also by a controller that comes after this one: leases go by them.
             self.book = self.book.having(launched=number)
@@ -137,6 +146,25 @@ class Fleet:
                     target=int(content["target"]),
                 )
             self.active_key = self.book.active
+        self._end_strays()
+
+    def _end_strays(self) -> None:
+        """An application whose controller died before it had written it down belongs to nobody: it is ended."""
+        for folder in sorted((self.home / "applications").glob("*")):
+            if folder.name in self.applications or folder.name in self.book.dead:
+                continue
+            found = find_with_environment(SPEC_VARIABLE, str(folder / "agent.json"))
+            for process in found:
+                process.kill()
+            spark_id = identity_in(folder).get("spark_application")
+            gone = spark_id is None or wait_until(
+                partial(self._is_gone, str(spark_id)), deadline_s=_GONE_WITHIN_S, poll_s=0.2
+            )
+            if gone:
+                self.book = self.book.having(dead=(*self.book.dead, folder.name)[-50:])
+
+    def _is_gone(self, spark_id: str) -> bool:
+        return self.cluster.is_gone(spark_id) is True
 
     def retire(self, application: Application, *, within_s: float = _GONE_WITHIN_S) -> bool:
         """End an application in order, or else by force; whether it is known to be dead."""

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,3 +71,12 @@ def _major(program: Path) -> int:
     if version is None:
         raise BadInputError(f"{program} does not tell a version as Java does: {_INSTALL}")
     return int(version[1])
+
+
+if __name__ == "__main__":
+    # `make` asks this way, before anything that needs Java is begun.
+    try:
+        find_java()
+    except BadInputError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)

@@ -148,8 +148,7 @@ class SparkJob:
         with self._fleet.news:
             self._stopped = True
             self._supervisor.stopping = True
-            applications = list(self._fleet.applications.values())
-        for application in applications:
+        for application in self._close_doors():
             self._fleet.end(application)
         self.leave()
 
@@ -160,6 +159,12 @@ class SparkJob:
         self._fleet.close()
 
     # Beyond the port
+
+    def forget_spent(self) -> None:
+        """Count from now on: what went before was preparation."""
+        with self._fleet.news:
+            self._charge()
+            self._meter.clear()
 
     @property
     def home(self) -> Path:
@@ -271,11 +276,15 @@ class SparkJob:
             active = fleet.active
             if active.is_driver_alive and fleet.switchboard.is_connected(active.key):
                 fleet.ask(active, "drain", {"within_s": 20.0, "hold_s": 60.0}, within_s=40.0)
-        with fleet.news:
-            applications = list(fleet.applications.values())
-        for application in applications:
+        for application in self._close_doors():
             if not fleet.retire(application):
                 _LOG.warning("It cannot be confirmed that all of %s is gone", application.key)
+
+    def _close_doors(self) -> list[Application]:
+        """Nothing is launched any more, by a change or a recovery that is on; those that there are."""
+        with self._fleet.news:
+            self._fleet.closing = True
+            return list(self._fleet.applications.values())
 
     # Watching
 

@@ -156,6 +156,21 @@ def find(wanted: Callable[[tuple[str, ...]], bool]) -> tuple[FoundProcess, ...]:
     return tuple(found for pid in _pids() if (found := _found(pid, wanted)) is not None)
 
 
+def find_with_environment(variable: str, value: str) -> tuple[ProcessIdentity, ...]:
+    """All living processes that were started with this variable set to this; none where the system does not tell."""
+    wanted = f"{variable}={value}".encode()
+    found = []
+    for pid in _pids():
+        identity = ProcessIdentity.of(pid)
+        try:
+            environment = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if identity is not None and wanted in environment and identity.is_alive():
+            found.append(identity)
+    return tuple(found)
+
+
 def descendants(pid: int) -> tuple[ProcessIdentity, ...]:
     """All living processes below this one, nearest first; none where the system does not tell."""
     children: dict[int, list[tuple[int, _Stat]]] = {}

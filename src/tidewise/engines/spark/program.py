@@ -109,6 +109,8 @@ def spark_conf(program: SparkProgram, configuration: Configuration) -> dict[str,
         "spark.storage.decommission.enabled": "true",
         "spark.storage.decommission.shuffleBlocks.enabled": "true",
         "spark.storage.decommission.rddBlocks.enabled": "true",
+        # An executor leaves when a round of handing on began after its last task; by default rounds are 30 s apart.
+        "spark.storage.decommission.replicationReattemptInterval": "1s",
     }
     if configuration.state_partitions is not None:
         conf["spark.sql.shuffle.partitions"] = str(configuration.state_partitions)

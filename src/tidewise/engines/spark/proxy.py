@@ -25,9 +25,10 @@ _Pair = tuple[socket.socket, socket.socket]
 
 
 class TcpProxy:
-    """Listens on a free port of 127.0.0.1 and passes everything on to the target; safe to use from any thread."""
+    """Listens on 127.0.0.1 and passes everything on to the target; safe to use from any thread."""
 
-    def __init__(self, target_host: str, target_port: int) -> None:
+    def __init__(self, target_host: str, target_port: int, *, port: int = 0) -> None:
+        """`port`: where to listen, 0 for any that is free."""
         self._target = (target_host, target_port)
         self._changed = threading.Condition()  # guards everything below
         self._is_cut = False
@@ -35,7 +36,7 @@ class TcpProxy:
         self._delay_s = 0.0
         self._pairs: set[_Pair] = set()
         self._threads: set[threading.Thread] = set()
-        self._listener = socket.create_server((_HOST, 0))
+        self._listener = socket.create_server((_HOST, port))
         self._listener.settimeout(_ACCEPT_TICK_S)
         self.port: int = self._listener.getsockname()[1]
         self._acceptor = threading.Thread(target=self._accept, name=f"proxy-{self.port}", daemon=True)

@@ -1,0 +1,244 @@
+"""What the agent does with a query, tried on a stand-in for the JVM: leases, standbys, and programs that try again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidewise_agent.agent import Agent
+from tidewise_agent.lease import Lease, LeaseRefusedError
+from tidewise_agent.queries import Recipe
+from tidewise_agent.spec import AgentSpec
+
+
+class JavaQuery:
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.active = True
+
+    def runId(self) -> JavaQuery:  # noqa: N802 -- Java's name
+        return self
+
+    def toString(self) -> str:  # noqa: N802 -- Java's name
+        return f"run-{self.number}"
+
+    def isActive(self) -> bool:  # noqa: N802 -- Java's name
+        return self.active
+
+    def stop(self) -> None:
+        self.active = False
+
+
+class JavaWriter:
+    """Starts queries, or fails as it is told to."""
+
+    def __init__(self) -> None:
+        self.started: list[JavaQuery] = []
+        self.failure: Exception | None = None
+
+    def trigger(self, _trigger: object) -> JavaWriter:
+        return self
+
+    def start(self) -> JavaQuery:
+        if self.failure is not None:
+            raise self.failure
+        self.started.append(JavaQuery(len(self.started)))
+        return self.started[-1]
+
+
+class StreamingQuery:
+    def __init__(self, jsq: JavaQuery) -> None:
+        self._jsq = jsq
+
+
+class Session:
+    class Conf:
+        def get(self, _key: str, default: str | None) -> str | None:
+            return default
+
+    conf = Conf()
+
+
+class Writer:
+    def __init__(self) -> None:
+        self._spark = Session()
+        self._jwrite = JavaWriter()
+        self._sq = StreamingQuery
+
+
+class Jvm:
+    """As much of a driver's JVM as starting and draining asks for."""
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def trigger(self, interval_s: float) -> float:
+        return interval_s
+
+    def interval_s(self, _text: str) -> float:
+        return 1.0
+
+    def listen(self, _session: object, _listener: object) -> None:
+        pass
+
+    def can_end_after_batch(self, _query: JavaQuery) -> bool:
+        return False
+
+    def logged_and_committed(self, _query: JavaQuery) -> tuple[int, int]:
+        return 3, 3
+
+
+MakeAgent = Callable[..., Agent]
+
+
+@pytest.fixture
+def make_agent(tmp_path: Path) -> MakeAgent:
+    def make(application: str = "a", **settings: Any) -> Agent:  # noqa: ANN401 -- of the agent
+        spec = AgentSpec(
+            application=application,
+            host="127.0.0.1",
+            port=9,
+            token="t",  # noqa: S106 -- made up
+            state_folder=str(tmp_path),
+            identity_file=str(tmp_path / "identity.json"),
+            **settings,
+        )
+        agent = Agent(spec)
+        agent._jvm = Jvm()  # type: ignore[assignment]  # a stand-in
+        return agent
+
+    return make
+
+
+def recipe(checkpoint: Path | None, **more: Any) -> Recipe:  # noqa: ANN401 -- of the recipe
+    options = {} if checkpoint is None else {"checkpointlocation": str(checkpoint)}
+    return Recipe(options=options, **more)
+
+
+def told(agent: Agent, kind: str) -> list[dict[str, Any]]:
+    return [message for message in agent._link._outgoing if message["kind"] == kind]
+
+
+def test_a_refused_query_may_be_tried_again_and_needs_the_lease_again(make_agent: MakeAgent, tmp_path: Path) -> None:
+    other = Lease(tmp_path / "c" / "_tidewise", application="other")
+    other.claim()
+    agent, writer = make_agent(), Writer()
+    for _ in range(2):
+        with pytest.raises(LeaseRefusedError):
+            agent.start_query(writer, recipe(tmp_path / "c"))
+        assert not hasattr(writer, "_tidewise_query"), "the next try would go past the agent"
+    assert writer._jwrite.started == []
+    other.release()
+    agent.start_query(writer, recipe(tmp_path / "c"))
+    assert len(writer._jwrite.started) == 1
+
+
+def test_a_start_that_fails_lets_the_lease_go(make_agent: MakeAgent, tmp_path: Path) -> None:
+    agent, writer = make_agent(), Writer()
+    writer._jwrite.failure = ValueError("Spark says no")
+    with pytest.raises(ValueError, match="Spark says no"):
+        agent.start_query(writer, recipe(tmp_path / "c"))
+    assert agent.queries == []
+    Lease(tmp_path / "c" / "_tidewise", application="other").claim()
+
+
+def test_what_the_program_starts_anew_takes_the_place_of_what_has_ended(make_agent: MakeAgent, tmp_path: Path) -> None:
+    agent, first, second = make_agent(), Writer(), Writer()
+    agent.start_query(first, recipe(tmp_path / "c"))
+    first._jwrite.started[0].stop()
+    agent.start_query(second, recipe(tmp_path / "c"))
+    assert [query.writer for query in agent.queries] == [second]
+    second._jwrite.started[0].stop()
+    agent._start()
+    assert (len(first._jwrite.started), len(second._jwrite.started)) == (1, 2), "two queries on one checkpoint"
+
+
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"once": True}, {"continuous": "1 second"}])
+def test_a_standby_refuses_what_cannot_be_moved(
+    make_agent: MakeAgent, tmp_path: Path, trigger: dict[str, object]
+) -> None:
+    agent = make_agent(standby=True)
+    for one in (recipe(tmp_path / "c", trigger=trigger), recipe(None, name="loose")):
+        writer = Writer()
+        with pytest.raises(RuntimeError, match=r"cannot be moved .* write its sink a second time"):
+            agent.start_query(writer, one)
+        assert writer._jwrite.started == []
+
+
+@pytest.mark.parametrize(("formats", "cleans"), [({"socket"}, False), ({"json"}, True)])
+def test_a_standby_refuses_sources_that_cannot_be_read_twice(
+    make_agent: MakeAgent, tmp_path: Path, formats: set[str], cleans: bool
+) -> None:
+    agent = make_agent(standby=True)
+    agent.source_formats, agent.cleans_sources = formats, cleans
+    with pytest.raises(RuntimeError, match="replayable_sources"):
+        agent.start_query(Writer(), recipe(tmp_path / "c"))
+
+
+def test_once_it_has_taken_over_a_standby_starts_queries_for_good(make_agent: MakeAgent, tmp_path: Path) -> None:
+    agent, writer = make_agent(standby=True), Writer()
+    agent._start(gone=("dead",))
+    agent.start_query(writer, recipe(tmp_path / "c"))
+    assert len(writer._jwrite.started) == 1
+    assert agent.queries[0].warming is False
+
+
+def test_a_drained_query_goes_on_and_the_lease_with_it(make_agent: MakeAgent, tmp_path: Path) -> None:
+    agent, writer = make_agent(), Writer()
+    user_object = agent.start_query(writer, recipe(tmp_path / "c"))
+    lease = agent.queries[0].lease
+    assert lease is not None
+    lease.check()
+    stopped = agent._drain(within_s=1.0, hold_s=60.0)["queries"][str(tmp_path / "c")]
+    assert (stopped["how"], stopped["cut"], stopped["last_batch"]) == ("stopped", False, 3)
+    assert agent.queries[0].moving
+    with pytest.raises(LeaseRefusedError):
+        lease.check()
+    assert agent._start(commit_interval_s=7.0) == {"started": [str(tmp_path / "c")]}
+    lease.check()
+    assert user_object._jsq is writer._jwrite.started[1], "the program holds the query that was stopped"
+    assert agent.queries[0].interval_s == 7.0
+    assert not agent.queries[0].moving
+    assert agent._hold is None
+
+
+def test_all_queries_start_or_none(make_agent: MakeAgent, tmp_path: Path) -> None:
+    agent, first, second = make_agent(), Writer(), Writer()
+    agent.start_query(first, recipe(tmp_path / "one"))
+    agent.start_query(second, recipe(tmp_path / "two"))
+    agent._drain(within_s=1.0, hold_s=60.0)
+    second._jwrite.failure = ValueError("no")
+    with pytest.raises(ValueError, match="no"):
+        agent._start()
+    assert not first._jwrite.started[-1].active
+    for name in ("one", "two"):
+        holder = Lease(tmp_path / name / "_tidewise", application="onlooker").holder()
+        assert holder is not None
+        assert holder.released
+    second._jwrite.failure = None
+    assert len(agent._start()["started"]) == 2
+
+
+def test_without_a_query_that_can_be_moved_a_drain_is_refused(make_agent: MakeAgent) -> None:
+    agent = make_agent()
+    agent.start_query(Writer(), recipe(None, name="loose"))
+    with pytest.raises(RuntimeError, match="no query that can be moved"):
+        agent._drain(within_s=1.0, hold_s=60.0)
+    assert [message["code"] for message in told(agent, "problem")] == ["no-checkpoint"]
+
+
+def test_a_session_that_is_only_watched_needs_no_lease(make_agent: MakeAgent, tmp_path: Path) -> None:
+    Lease(tmp_path / "c" / "_tidewise", application="other").claim()
+    agent, writer = make_agent(lease=False), Writer()
+    agent.start_query(writer, recipe(tmp_path / "c"))
+    assert agent.queries[0].lease is None
+    assert len(writer._jwrite.started) == 1
+
+
+def test_an_unknown_operation_is_refused(make_agent: MakeAgent) -> None:
+    with pytest.raises(ValueError, match="knows no operation 'fly'"):
+        make_agent()._handle("fly", {})

@@ -1,0 +1,161 @@
+"""`tidewise run` and its companions: refusals in a sentence, and one whole life of a real job."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.experiments.jobs import GOOD, write_job
+from tidewise.engines.spark.processes import ProcessIdentity, find
+from tidewise.experiments.record import load_run
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+TIDEWISE = [sys.executable, "-m", "tidewise.cli"]
+
+
+def tidewise(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*TIDEWISE, *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=180, check=False
+    )
+
+
+def test_a_check_tells_what_would_be_done_and_starts_nothing(tmp_path: Path) -> None:
+    write_job(tmp_path)
+    done = tidewise("run", "job.toml", "--check", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "cores or memory: handover" in done.stdout
+    assert not (tmp_path / "runs").exists()
+    told = json.loads(tidewise("run", "job.toml", "--check", "--json", folder=tmp_path).stdout)
+    assert told["name"] == "small"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "job.toml", "--policy", "nobody"], "no policy 'nobody'"),
+        (["run", "job.toml", "--for", "10"], "unit"),
+        (["run", "job.toml", "--for", "0s"], "no time at all"),
+        (["run", "gone.toml"], "there is no file"),
+        (["status", "nowhere"], "no job is under control in nowhere"),
+        (["chaos", "nowhere", "kill-driver"], "no job is under control in nowhere"),
+        (["stop", "nowhere"], "no job is under control in nowhere"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_exit_code_2(tmp_path: Path, words: list[str], sentence: str) -> None:
+    write_job(tmp_path)
+    done = tidewise(*words, folder=tmp_path)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_master_that_does_not_answer_is_told(tmp_path: Path) -> None:
+    write_job(tmp_path, GOOD.replace("workers = 1", 'master = "spark://127.0.0.1:1"'))
+    done = tidewise("run", "job.toml", "--check", folder=tmp_path)
+    assert done.returncode == 2
+    assert "spark://127.0.0.1:1" in done.stderr
+
+
+JOB = f"""\
+name = "copy"
+command = [{json.dumps(sys.executable)}, "-m", "tidewise.jobs.copy"]
+arguments = [
+  "--schedule", "schedule.json", "--checkpoint", "cp", "--sink", "files", "--out", "out", "--trigger", "1 second",
+]
+checkpoint = "cp"
+
+[cluster]
+workers = 1
+memory = "2GiB"
+
+[space]
+executors = 1
+memory_per_executor = "1GiB"
+commit_interval = "1s"
+
+[promises]
+latency_p95 = "30s"
+
+[control]
+report_every = "1s"
+decide_every = "5s"
+
+[policy]
+policy = "static"
+"""
+
+
+def wait_for(condition: Callable[[], object], within_s: float = 180.0) -> None:
+    end_s = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < end_s
+        time.sleep(0.2)
+
+
+def test_a_job_outlives_its_controller_and_nothing_outlives_its_end(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(JOB, encoding="utf-8")
+    schedule = {"began_unix_s": time.time(), "step_s": 1.0, "rates_per_s": [500.0], "after": "hold"}
+    (tmp_path / "schedule.json").write_text(json.dumps(schedule), encoding="utf-8")
+    home = tmp_path / "home"
+    with (tmp_path / "out.json").open("wb") as out, (tmp_path / "errors").open("wb") as errors:
+        run = subprocess.Popen(
+            [*TIDEWISE, "run", "job.toml", "--home", str(home), "--json"], cwd=tmp_path, stdout=out, stderr=errors
+        )
+    try:
+        _live_through_it(run, home, tmp_path)
+    finally:
+        if run.poll() is None:
+            run.send_signal(signal.SIGINT)
+            run.send_signal(signal.SIGINT)
+            run.wait(timeout=180)
+
+
+def _live_through_it(run: subprocess.Popen[bytes], home: Path, folder: Path) -> None:
+    def controller() -> int | None:
+        path = home / "controller.json"
+        return json.loads(path.read_text(encoding="utf-8"))["process"]["pid"] if path.exists() else None
+
+    def reported() -> bool:
+        assert run.poll() is None, (folder / "errors").read_text(encoding="utf-8")
+        journal = home / "copy-static-1.partial" / "journal.sqlite"
+        return journal.exists() and controller() is not None
+
+    wait_for(reported)
+    first = controller()
+    assert first is not None
+    told = json.loads((home / "job" / "job.json").read_text(encoding="utf-8"))
+    driver = ProcessIdentity.from_dict(told["applications"][0]["process"])
+    second = tidewise("run", "job.toml", "--home", home, folder=folder)
+    assert second.returncode == 2
+    assert "under control already" in second.stderr
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: controller() not in (None, first))
+    assert driver.is_alive()
+    wait_for(lambda: tidewise("status", home, "--json", folder=folder).stdout.startswith("{"))
+    time.sleep(3.0)
+    run.send_signal(signal.SIGINT)
+    assert run.wait(timeout=180) == 0, (folder / "errors").read_text(encoding="utf-8")
+    assert not driver.is_alive()
+    left = find(lambda argv: any(str(folder) in word for word in argv))
+    assert not left
+    assert json.loads((folder / "out.json").read_text(encoding="utf-8"))["restarts"] == 1
+    record = load_run(home / "copy-static-1").record
+    assert record.audits
+    assert all(audit.clean for audit in record.audits)
+    proof = tidewise("verify", "cp", "--sink", "out", folder=folder)
+    assert proof.returncode == 0, proof.stdout + proof.stderr
+    page = tidewise("report", home, "--to", "page.html", folder=folder)
+    assert page.returncode == 0, page.stderr
+    assert "measured on a real engine (spark)" in page.stdout
+    again = tidewise("run", "job.toml", "--home", home, folder=folder)
+    assert again.returncode == 2
+    assert "has ended" in again.stderr

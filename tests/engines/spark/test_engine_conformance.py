@@ -1,0 +1,119 @@
+"""Real Spark keeps every promise that engines make: a cluster, the counting job, and all five ways to change it."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from tidewise.control.clock import SystemClock
+from tidewise.core import Configuration, Engine, Mechanism
+from tidewise.engines.spark.cluster import LocalCluster
+from tidewise.engines.spark.engine import SparkEngine
+from tidewise.engines.spark.processes import ProcessIdentity, find
+from tidewise.engines.spark.program import SparkProgram
+from tidewise.jobs.embedded import NAME
+from tidewise.jobs.schedule import Schedule, write_schedule
+from tidewise.testing import EngineConformance
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+RATE_PER_S = 500.0
+START = Configuration(
+    executors=1, slots_per_executor=1, cores_per_executor=1.0, memory_mib_per_executor=1024, state_partitions=2
+)
+
+
+class TestSparkConformance(EngineConformance):
+    """All times are generous, because JVMs are started on whatever the machine has left; what is counted is exact."""
+
+    report_wait_s = 60.0
+    change_deadline_s = 240.0
+    recovery_deadline_s = 180.0
+    stop_wait_s = 5.0
+    meter_span_s = 10.0
+    poll_s = 0.5
+    supports_profiles = False
+    fault_has_downtime = False  # an executor that dies takes its share of the speed along, and a batch longer
+    calm_backlog_s = 8.0
+    # Batches of a second or two, and windows of three: the latency of a window is that of one or two batches.
+    disturbed_latency_factor = 2.5
+    unfelt_latency_factor = 8.0
+    accounting_tolerance_s = 6.0
+    meter_tolerance_share = 0.1
+
+    cluster: ClassVar[LocalCluster]
+    folder: ClassVar[Path]
+    numbers: ClassVar[Iterator[int]]
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def own_cluster(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+        cls.folder = tmp_path_factory.mktemp("spark-conformance")
+        cls.numbers = itertools.count(1)
+        cls.cluster = LocalCluster.up(
+            cls.folder / "cluster", workers=1, slots_per_worker=6, memory_mib_per_worker=8 * 1024
+        )
+        try:
+            yield
+        finally:
+            left = processes_of(cls.folder) - {one.pid for one in daemons(cls.cluster)}
+            cls.cluster.down()
+            after = processes_of(cls.folder)
+        assert left == set(), "a job that was stopped has left processes"
+        assert after == set(), "the cluster has left processes"
+
+    def make_engine(self) -> Engine:
+        home = self.folder / f"job-{next(self.numbers)}"
+        home.mkdir()
+        write_schedule(home / "schedule.json", Schedule(began_unix_s=time.time(), rates_per_s=(RATE_PER_S,)))
+        options = ("--schedule", "schedule.json", "--checkpoint", "checkpoint", "--trigger", "1 second")
+        program = SparkProgram(
+            command=(sys.executable, "-m", "tidewise.jobs.clicks", *options, "--partitions", "1"),
+            folder=home,
+            most_executors=3,
+            handover=True,
+            replayable_sources=(NAME,),
+            warm_batches=2,
+        )
+        return SparkEngine(
+            program=program,
+            cluster=self.cluster,
+            home=home / "state",
+            clock=SystemClock(),
+            window_s=3.0,
+            repartitions=True,
+        )
+
+    def start_configuration(self) -> Configuration:
+        return START
+
+    def targets(self, source: Configuration, mechanism: Mechanism) -> Sequence[Configuration]:
+        if mechanism is Mechanism.HANDOVER:
+            other = 1280 if source.memory_mib_per_executor == START.memory_mib_per_executor else 1024
+            return [replace(source, memory_mib_per_executor=other)]
+        return super().targets(source, mechanism)
+
+    def fault(self, engine: Engine) -> str | None:
+        assert "kill-executor" in engine.faults
+        return "kill-executor"
+
+
+def daemons(cluster: LocalCluster) -> tuple[ProcessIdentity, ...]:
+    return (cluster.master_process, *cluster.worker_processes)
+
+
+def processes_of(folder: Path) -> set[int]:
+    """Whatever names the folder on its command line or works in it."""
+    return {
+        one.identity.pid
+        for one in find(lambda _: True)
+        if one.identity.is_alive()
+        and (any(str(folder) in word for word in one.argv) or (one.folder and one.folder.is_relative_to(folder)))
+    }
