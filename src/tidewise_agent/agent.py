@@ -339,6 +339,11 @@ class Agent:
         for query in self.queries:
             if query.is_movable and query.checkpoint is not None and query.has_state:
                 session = query.writer._spark
+                if not jvm.can_repartition_state(session):
+                    raise RuntimeError(
+                        f"Spark {jvm.spark_version} cannot cut state anew (4.2 and newer can): leave state_partitions "
+                        "as it is"
+                    )
                 jvm.repartition_state(session, query.checkpoint, partitions)
                 query.complete_sink_log()
                 done.append(query.key)

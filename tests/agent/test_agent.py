@@ -242,3 +242,20 @@ def test_a_session_that_is_only_watched_needs_no_lease(make_agent: MakeAgent, tm
 def test_an_unknown_operation_is_refused(make_agent: MakeAgent) -> None:
     with pytest.raises(ValueError, match="knows no operation 'fly'"):
         make_agent()._handle("fly", {})
+
+
+def test_state_is_left_alone_where_this_spark_cannot_cut_it_anew(make_agent: MakeAgent, tmp_path: Path) -> None:
+    class OldJvm(Jvm):
+        spark_version = "3.5.9"
+
+        def can_repartition_state(self, _session: object) -> bool:
+            return False
+
+    agent, writer = make_agent(), Writer()
+    agent._jvm = OldJvm()  # type: ignore[assignment]  # a stand-in
+    (tmp_path / "c" / "state").mkdir(parents=True)
+    agent.start_query(writer, recipe(tmp_path / "c"))
+    agent._drain(within_s=1.0, hold_s=60.0)
+    with pytest.raises(RuntimeError, match=r"Spark 3.5.9 cannot cut state anew .* leave state_partitions as it is"):
+        agent._repartition(partitions=4)
+    assert agent._start()["started"] == [str(tmp_path / "c")]

@@ -90,7 +90,7 @@ def demo(
 ) -> None:
     """Tune a job on real Spark through a day of load in four minutes, while you look on, and write a report.
 
-    Starts a Spark cluster on 127.0.0.1 and stops it at the end. Needs Java 17 and the extra tidewise[spark].
+    Starts a Spark cluster on 127.0.0.1 and stops it at the end. Needs Java 17 and PySpark (the extra `spark`).
 
     For example:
 

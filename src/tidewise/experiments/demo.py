@@ -60,7 +60,7 @@ SPACE = ConfigurationSpace(
 _DRIVER_CORES = 0.5
 _DRIVER_MEMORY_MIB = 1024
 _READ_TASKS = 4
-_WORK = 1500
+_WORK = 1200
 """Rounds of SHA-256 per view: enough that records, and not the fixed cost of a batch, decide how many executors are
 needed."""
 _MEAN_PER_S = 1700.0
@@ -133,11 +133,11 @@ def demo_prices(seconds: int) -> Prices:
 def demo_policy() -> Policy:
     """DS2 with times fit for a day of minutes; by how busy the job is, which needs no right to measure CPU."""
     return Ds2(
-        target_utilisation=0.55,
-        utilisation_boundary=0.2,
+        target_utilisation=0.5,
+        utilisation_boundary=0.15,
         metric_window_s=10.0,
-        stabilisation_s=10.0,
-        catch_up_s=30.0,
+        stabilisation_s=5.0,
+        catch_up_s=15.0,
         restart_s=0.0,
         scale_down_interval_s=10.0,
         max_scale_down_share=0.5,
@@ -288,7 +288,7 @@ class _Day:
                 # A new JVM takes its time, and its share of the machine: latency rises before it falls.
                 broken_reports=None,
             ),
-            guard_settings=GuardSettings(cooldown_s={Mechanism.LIVE: 15.0}),
+            guard_settings=GuardSettings(cooldown_s={Mechanism.LIVE: 5.0}),
             duration_s=float(self.seconds),
             versions={"pyspark": version("pyspark"), "load": hashlib.sha256(rates.tobytes()).hexdigest()[:12]},
             plan={"name": "demo", "day": f"{self.seconds}s"},

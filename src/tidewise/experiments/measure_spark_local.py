@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -75,7 +76,13 @@ _START = Configuration(
 _LEVELS = (0.25, 0.5, 0.8, 1.4, 0.3)
 """Of what the executors can do, by a first guess: the last but one is too much, and the last lets them catch up."""
 _LOW, _HIGH = 0.3, 0.7
+_GUESS_PER_CORE = 20_000.0
+"""Records that a core does in a second, before anything is known."""
+_MOST_OFF = 4.0
+"""By how much that guess may be wrong."""
+_BURST_S = 3.0
 _STRETCH_S = 6
+_ROUNDS = 3
 _SETTLE_S = 3.0
 _COLD_S = 25.0
 """How long batches after a cold start are kept."""
@@ -138,14 +145,12 @@ class _Load:
 class _Measuring:
     """The job, and what is done with it."""
 
-    def __init__(
-        self, *, job: SparkJob, cluster: LocalCluster, clock: SystemClock, load: _Load, per_core: float
-    ) -> None:
+    def __init__(self, *, job: SparkJob, cluster: LocalCluster, clock: SystemClock, load: _Load) -> None:
         self._job = job
         self._cluster = cluster
         self._clock = clock
         self._load = load
-        self._per_core = per_core
+        self._per_core = _GUESS_PER_CORE
         self._batches: list[_Committed] = []
         self._last_unix_s = 0.0
         self._reports: list[Observation] = []
@@ -199,29 +204,43 @@ class _Measuring:
 
     # Capacity
 
-    def warm_up(self, *, executors: int, seconds: float) -> None:
+    def warm_up(self, *, executors: int) -> None:
         """Let executors join one by one, then work hard for a while."""
         self.keep_cold_batches(0.0)
         for count in range(2, executors + 1):
             self._load.offer(self._rate(_HIGH, count - 1))
             self.resize(count)
         self._load.offer(self._rate(_HIGH, executors))
-        self.watch(max(seconds, BOOST_S + 2.0))
+        # What may use a whole core while it starts must not any more.
+        self.watch(BOOST_S + 2.0)
 
-    def rates(self, *, executors: int, levels: tuple[float, ...], seconds: int) -> None:
+    def calibrate(self, *, executors: int) -> None:
+        """Find out about how many records a core does, so that the rates to come are neither too few nor too many."""
+        before = len(self._batches)
+        self._load.offer(2.0 * self._rate(1.0, executors))
+        self.watch(_BURST_S)
+        self._catch_up()
+        batches = sorted(self._batches[before:], key=lambda batch: batch.rows)
+        if len(batches) < 2 or batches[-1].duration_s <= batches[0].duration_s:
+            raise TemporaryError("batches with more rows did not take longer: the first guess of the rates stays")
+        small, large = batches[0], batches[-1]
+        cores = executors * _START.cores_per_executor
+        found = (large.rows - small.rows) / (large.duration_s - small.duration_s) / cores
+        self._per_core = min(_MOST_OFF * _GUESS_PER_CORE, max(_GUESS_PER_CORE / _MOST_OFF, found))
+
+    def rates(self, *, executors: int, levels: tuple[float, ...]) -> None:
         """A row of rates on so many executors."""
-        self.found.load_averages.append(round(os.getloadavg()[0], 2))
         if self._job.observed().executors != executors:
             self.resize(executors)
         self._catch_up()
         for level in levels:
-            self._stretch(executors, self._rate(level, executors), seconds)
+            self._stretch(executors, self._rate(level, executors))
         self._weigh()
 
-    def _stretch(self, executors: int, rate_per_s: float, seconds: int) -> None:
+    def _stretch(self, executors: int, rate_per_s: float) -> None:
         self._load.offer(rate_per_s)
         began_s, before, reports = self._clock.now_s(), self._cpu(), len(self._reports)
-        self.watch(seconds)
+        self.watch(_STRETCH_S)
         spent = [after - earlier for after, earlier in zip(self._cpu(), before, strict=True)]
         told = [report for report in self._reports[reports:] if report.latency_p50_s is not None]
         state = [report.state_mib for report in told if report.state_mib is not None]
@@ -229,7 +248,7 @@ class _Measuring:
             Stretch(
                 executors=executors,
                 rate_per_s=rate_per_s,
-                seconds=seconds,
+                seconds=_STRETCH_S,
                 batches=tuple(Batch(rows=one.rows, duration_s=one.duration_s) for one in self._since(began_s)),
                 executors_cpu_s=round(spent[0], 3),
                 driver_cpu_s=round(spent[1], 3),
@@ -423,7 +442,7 @@ def _resident_mib(pid: int) -> float:
 
 
 @contextmanager
-def _running(per_core: float) -> Iterator[_Measuring]:
+def _running() -> Iterator[_Measuring]:
     """A cluster and a job of its own, both gone at the end."""
     folder = Path(tempfile.mkdtemp(prefix="tidewise-measure-"))
     try:
@@ -431,11 +450,11 @@ def _running(per_core: float) -> Iterator[_Measuring]:
         try:
             if cluster.cpu_limits is None:
                 raise BadInputError(f"executors cannot be told apart by their CPU here: {cluster.cpu_reason}")
-            load = _Load(folder / "schedule.json", round(_LOW * per_core * _START.cores_per_executor))
+            load = _Load(folder / "schedule.json", round(_LOW * _GUESS_PER_CORE * _START.cores_per_executor))
             clock = SystemClock()
             job = _engine(folder, cluster, clock).launch(_START)
             try:
-                yield _Measuring(job=job, cluster=cluster, clock=clock, load=load, per_core=per_core)
+                yield _Measuring(job=job, cluster=cluster, clock=clock, load=load)
             finally:
                 job.stop()
         finally:
@@ -469,42 +488,50 @@ def _engine(folder: Path, cluster: LocalCluster, clock: SystemClock) -> SparkEng
     )
 
 
-def measure(*, seconds: float, per_core: float, quick: bool, say: Callable[[str], None]) -> SparkMeasurement:
-    """All of it in about so much time; `quick` leaves out most of it, to see whether it works."""
+def measure(
+    *,
+    seconds: float,
+    quick: bool,
+    say: Callable[[str], None],
+    save: Callable[[SparkMeasurement], None],
+) -> None:
+    """All of it in about so much time, saved again after each part; `quick` leaves out most of it, as a trial."""
     began_s = time.monotonic()
     most, levels = (2, (0.5, 1.4)) if quick else (MOST_EXECUTORS, _LEVELS)
+    with _running() as measuring:
 
-    def left_s() -> float:
-        return seconds - (time.monotonic() - began_s)
+        def part(name: str, work: Callable[[], None]) -> None:
+            passed_s = time.monotonic() - began_s
+            say(f"{passed_s:.0f} s: {name}")
+            measuring.found.load_averages.append(round(os.getloadavg()[0], 2))
+            try:
+                work()
+            except TidewiseError as error:
+                say(f"{name} failed: {error}")
+            save(_measurement(measuring.found, time.monotonic() - began_s))
 
-    with _running(per_core) as measuring:
-        found = measuring.found
-        found.load_averages.append(round(os.getloadavg()[0], 2))
-        say(f"{left_s():.0f} s left: executors join, and warm up")
-        measuring.warm_up(executors=most, seconds=0.0)
+        part("executors join, and warm up", lambda: measuring.warm_up(executors=most))
+        part("how much it can do", lambda: measuring.calibrate(executors=most))
         for executors in range(most, 0, -1):
-            say(f"{left_s():.0f} s left: rates on {executors} executors")
-            with_silence = (*levels, 0.0) if executors == most else levels
-            measuring.rates(executors=executors, levels=with_silence, seconds=_STRETCH_S)
-        measuring.resize(2)
+            part(f"rates on {executors} executors", partial(measuring.rates, executors=executors, levels=levels))
+            if executors == most:
+                part("no load", lambda: measuring.rates(executors=most, levels=(0.0,)))
+        part("an executor joins", lambda: measuring.resize(2))
         steps: list[tuple[str, float, Callable[[], None]]] = [
             ("query restart", 15.0, lambda: measuring.alter(Mechanism.QUERY_RESTART)),
-            ("executor killed", 25.0, lambda: measuring.break_something("kill-executor")),
+            ("an executor is killed", 30.0, lambda: measuring.break_something("kill-executor")),
             ("repartition", 25.0, lambda: measuring.alter(Mechanism.REPARTITION)),
-            ("handover", 45.0, lambda: measuring.alter(Mechanism.HANDOVER)),
-            ("redeploy", 60.0, lambda: measuring.alter(Mechanism.REDEPLOY)),
-            ("driver killed", 60.0, lambda: measuring.break_something("kill-driver")),
+            ("handover", 50.0, lambda: measuring.alter(Mechanism.HANDOVER)),
+            ("redeploy", 65.0, lambda: measuring.alter(Mechanism.REDEPLOY)),
+            ("the driver is killed", 65.0, lambda: measuring.break_something("kill-driver")),
         ]
-        first = True
-        while first or left_s() > steps[0][1]:
-            for name, takes_s, step in steps if not quick else steps[:3]:
-                if first or left_s() > takes_s:
-                    say(f"{left_s():.0f} s left: {name}")
-                    found.load_averages.append(round(os.getloadavg()[0], 2))
-                    step()
-            first = False
-            if quick:
-                break
+        for number in range(1 if quick else _ROUNDS):
+            for name, takes_s, step in steps[:3] if quick else steps:
+                if number == 0 or time.monotonic() - began_s + takes_s < seconds:
+                    part(name, step)
+
+
+def _measurement(found: _Findings, seconds: float) -> SparkMeasurement:
     return SparkMeasurement(
         circumstances=Circumstances(
             date=datetime.now(tz=UTC).date().isoformat(),
@@ -512,7 +539,7 @@ def measure(*, seconds: float, per_core: float, quick: bool, say: Callable[[str]
             pyspark=version("pyspark"),
             machine_cores=os.cpu_count() or 1,
             load_averages=tuple(found.load_averages),
-            seconds=round(time.monotonic() - began_s, 1),
+            seconds=round(seconds, 1),
             work=_WORK,
             read_tasks=_READ_TASKS,
             cores_per_executor=_START.cores_per_executor,
@@ -537,25 +564,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tidewise.experiments.measure_spark_local", description=__doc__)
     parser.add_argument("to", type=Path, help="the JSON file to write")
     parser.add_argument("--seconds", type=float, default=400.0, help="about how long it may take (default: 400)")
-    parser.add_argument(
-        "--per-core",
-        type=float,
-        default=20_000.0,
-        help="about how many records one core does in a second; rates are chosen by it (default: 20000)",
-    )
     parser.add_argument("--quick", action="store_true", help="try it out: two executors, two rates, no new application")
     options = parser.parse_args()
     try:
-        measured = measure(
+        measure(
             seconds=options.seconds,
-            per_core=options.per_core,
             quick=options.quick,
             say=lambda text: print(text, file=sys.stderr, flush=True),  # noqa: T201 -- a program tells its user
+            save=lambda measured: measured.write(options.to),
         )
     except TidewiseError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
-    measured.write(options.to)
 
 
 if __name__ == "__main__":

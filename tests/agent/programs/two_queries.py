@@ -7,11 +7,12 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
+from pyspark.sql.types import LongType
 
 FOLDER = Path(sys.argv[1])
 
 
-@udf("long")
+@udf(LongType())
 def doubled(value: int) -> int:
     import os  # noqa: PLC0415 -- in the Python worker
 

@@ -36,13 +36,13 @@ class TestSparkConformance(EngineConformance):
     report_wait_s = 60.0
     change_deadline_s = 240.0
     recovery_deadline_s = 180.0
-    stop_wait_s = 5.0
-    meter_span_s = 10.0
-    poll_s = 0.5
+    stop_wait_s = 3.0
+    meter_span_s = 6.0
+    poll_s = 0.25
     supports_profiles = False
     fault_has_downtime = False  # an executor that dies takes its share of the speed along, and a batch longer
     calm_backlog_s = 8.0
-    # Batches of a second or two, and windows of three: the latency of a window is that of one or two batches.
+    # Batches of a second or two, and windows of two and a half: the latency of a window is that of one or two batches.
     disturbed_latency_factor = 2.5
     unfelt_latency_factor = 8.0
     accounting_tolerance_s = 6.0
@@ -87,7 +87,7 @@ class TestSparkConformance(EngineConformance):
             cluster=self.cluster,
             home=home / "state",
             clock=SystemClock(),
-            window_s=3.0,
+            window_s=2.5,
             repartitions=True,
         )
 

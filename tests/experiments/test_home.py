@@ -1,0 +1,90 @@
+"""Which folder a job is kept in, and what its runs have cost when several controllers had it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.experiments.jobs import write_job
+from tidewise.control.clock import SystemClock
+from tidewise.core import BadInputError, Meter, Purpose, Usage
+from tidewise.experiments.channel import Channel
+from tidewise.experiments.controller import Home
+from tidewise.experiments.job_file import JobFile
+from tidewise.experiments.live_meter import LiveMeter
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> JobFile:
+    return JobFile(write_job(tmp_path))
+
+
+def end(folder: Path) -> None:
+    (folder / "small-reactive-1").mkdir(parents=True)
+    (folder / "small-reactive-1" / "run.json").touch()
+
+
+def test_by_default_a_job_goes_where_it_was_left_or_else_where_nothing_has_ended(tmp_path: Path, job: JobFile) -> None:
+    runs = tmp_path / "runs"
+    assert Home.default(job, runs).folder == runs / "small"
+    end(runs / "small")
+    (runs / "small-2" / "small-reactive-1.partial").mkdir(parents=True)
+    home = Home.default(job, runs)
+    assert home.folder == runs / "small-2"
+    assert home.run_folder == runs / "small-2" / "small-reactive-1"
+
+
+def test_a_home_whose_run_has_ended_or_that_is_another_runs_is_refused(tmp_path: Path, job: JobFile) -> None:
+    end(tmp_path / "ended")
+    with pytest.raises(BadInputError, match=r"has ended .*choose another folder"):
+        Home.of(job, tmp_path / "ended")
+    (tmp_path / "other" / "small-static-1.partial").mkdir(parents=True)
+    with pytest.raises(BadInputError, match="belongs to the run small-static-1"):
+        Home.of(job, tmp_path / "other")
+
+
+def test_a_second_controller_is_refused_while_the_first_one_lives(tmp_path: Path, job: JobFile) -> None:
+    home = Home.of(job, tmp_path / "home")
+    home.folder.mkdir()
+    channel = Channel(home.folder, lambda _do, _arguments: {})
+    with pytest.raises(BadInputError, match="is under control already"):
+        home.refuse_a_second()
+    channel.close()
+    home.refuse_a_second()
+
+
+def test_the_clock_of_a_run_begins_once(tmp_path: Path, job: JobFile) -> None:
+    home = Home.of(job, tmp_path / "home")
+    home.folder.mkdir()
+    began_unix_s = home.began_unix_s()
+    assert home.began_unix_s() == began_unix_s
+    assert SystemClock.since(began_unix_s).now_s() < 60.0
+    (home.folder / "began.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(BadInputError, match="cannot be read"):
+        home.began_unix_s()
+
+
+@dataclass
+class Metered:
+    """A job of which only the meter is asked."""
+
+    core_s: float
+
+    def meter(self) -> Meter:
+        return {Purpose.EXECUTORS: Usage(core_s=self.core_s, memory_mib_s=0.0)}
+
+
+def test_what_earlier_controllers_metered_counts_and_the_time_between_costs_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "meter.json"
+    first = LiveMeter(path, began_s=100.0)
+    assert cores(first.read(Metered(20.0), now_s=120.0)) == 20.0  # type: ignore[arg-type]  # only the meter is asked
+    second = LiveMeter(path, began_s=100.0)
+    # 20 s for 20 core-seconds, then 10 s that nobody metered.
+    assert cores(second.read(Metered(0.0), now_s=130.0)) == pytest.approx(30.0)  # type: ignore[arg-type]  # as above
+    assert cores(second.read(Metered(5.0), now_s=135.0)) == pytest.approx(35.0)  # type: ignore[arg-type]  # as above
+
+
+def cores(meter: Meter) -> float:
+    return meter[Purpose.EXECUTORS].core_s
