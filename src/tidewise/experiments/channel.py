@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import logging
@@ -52,6 +53,9 @@ class Channel:
         if not self._closed:
             self._closed = True
             self._path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                # A mere close would leave the port open for as long as `_listen` waits.
+                self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
 
     def _listen(self) -> None:

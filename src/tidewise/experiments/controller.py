@@ -316,6 +316,7 @@ def _engine(job: JobFile, home: Home, cluster: ClusterManager, clock: SystemCloc
         window_s=job.table.control.report_every,
         latency=job.table.latency,
         repartitions=job.repartitions,
+        faults=True,
         supervised=True,
         seed=_SEED,
     )

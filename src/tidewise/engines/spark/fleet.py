@@ -61,6 +61,8 @@ class Fleet:
         self.lost_messages = 0
         self._book = book
         self._unix_offset_s = time.time() - clock.now_s()
+        self._since_s = clock.now_s()
+        """What was committed before this controller came is not told of as if it had happened now."""
         self._query_ids: dict[str, str] = {}
         self.switchboard = Switchboard(token=book.token, port=book.port, heard=self._hear)
         self.proxy = TcpProxy("127.0.0.1", self.switchboard.port, port=book.proxy_port) if faults else None
@@ -331,7 +333,8 @@ class Fleet:
         usual_s = application.batch_s.get(query, progress.duration_s)
         application.batch_s[query] = usual_s + 0.1 * (progress.duration_s - usual_s)
         committed_s = self.run_time_s(progress.committed_unix_s)
-        self.reporter.batch(progress, min(committed_s, self.clock.now_s()))
+        if committed_s >= self._since_s:
+            self.reporter.batch(progress, min(committed_s, self.clock.now_s()))
 
     def _hear_idle(self, application: Application, message: Message) -> None:
         query_id = self._query_ids.get(str(message["query"]))
