@@ -23,7 +23,7 @@ from tidewise.jobs.counts import committed_end
 from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise_agent.spec import SPEC_VARIABLE, AgentSpec
 
-_PAIRS = 4
+_PAIRS = 3
 _WARM_UP_S, _MEASURED_S = 20.0, 25.0
 _GOAL_SHARE = 0.01
 

@@ -14,12 +14,12 @@ from bench.spark_job import BenchJob, local_cluster, running_job
 from tidewise.core import Censored, Configuration, JobStatus, Observation
 from tidewise.core.recovery import recovery_s
 
-_KILLS = 3
+_KILLS = 2
 _GOAL_S = 10.0
 
 
 def measure(_traces: Path | None) -> str:
-    """Three kills of each kind."""
+    """Two kills of each kind."""
     start = Configuration(executors=2, cores_per_executor=0.5, memory_mib_per_executor=1024, commit_interval_s=1.0)
     rows = []
     with local_cluster() as cluster:

@@ -30,6 +30,7 @@ _WATCH_S = 1.0
 _WATCH_CLOSELY_S = 0.25
 _DETAILS_EVERY_S = 10.0
 _ASK_AGAIN_S = 5.0
+_HOLD_AFTER_FAILURE_S = 60.0
 _SLOWEST_EXIT_S = 8.0
 
 
@@ -42,6 +43,8 @@ class Agent:
         self._jvm: DriverJvm | None = None
         self._sessions: list[Any] = []
         self.queries: list[ManagedQuery] = []
+        self.forgotten: set[str] = set()
+        """Runs that had ended when the program said that it knows."""
         self.unmanaged: list[Any] = []
         """Queries that were started without the agent, as the program holds them."""
         self.standby = spec.standby
@@ -283,9 +286,14 @@ class Agent:
             return {"queries": self._drain_all(movable, within_s)}
         finally:
             # Also where it failed, some of them stand still.
-            self._hold = threading.Timer(hold_s, self._go_on_alone)
-            self._hold.daemon = True
-            self._hold.start()
+            self._hold_for(hold_s)
+
+    def _hold_for(self, seconds: float) -> None:
+        if self._hold is not None:
+            self._hold.cancel()
+        self._hold = threading.Timer(seconds, self._go_on_alone)
+        self._hold.daemon = True
+        self._hold.start()
 
     @staticmethod
     def _drain_all(movable: list[ManagedQuery], within_s: float) -> dict[str, Any]:
@@ -295,7 +303,7 @@ class Agent:
             return {query.key: asdict(stopped) for query, stopped in zip(movable, drained, strict=True)}
 
     def _start(self, *, commit_interval_s: float | None = None, gone: tuple[str, ...] = ()) -> Message:
-        """Start every query that does not run, all or none."""
+        """Start every query that was drained or warms up, all or none."""
         if self._hold is not None:
             self._hold.cancel()
             self._hold = None
@@ -307,7 +315,7 @@ class Agent:
             for query in waiting:
                 if query.warming:
                     query.stop_warm_up()
-                if query.java_query is None or not query.java_query.isActive():
+                if query.waits:
                     if commit_interval_s is not None:
                         query.interval_s = commit_interval_s
                     query.start(gone=frozenset(gone))
@@ -315,6 +323,8 @@ class Agent:
         except BaseException:
             for query in started:
                 query.drain(deadline_s=time.monotonic() + 5.0)
+            # Should the controller not come back to it, the queries must not stand still for ever.
+            self._hold_for(_HOLD_AFTER_FAILURE_S)
             raise
         for query in started:
             self._link.send("query", **query.describe())

@@ -411,7 +411,19 @@ def _managed(user_object: Any) -> ManagedQuery | None:
         return None
 
 
+def _patch_reset(kind: Any) -> None:
+    @_patch(kind, "resetTerminated")
+    def forget(original: Callable[..., Any], self: Any) -> Any:
+        agent = _agent()
+        if agent is not None:
+            agent.forgotten |= {run_id for run_id, active in _runs(agent) if not active}
+        return original(self)
+
+
 def _patch_manager(kind: Any) -> None:
+    reset = kind.resetTerminated
+    _patch_reset(kind)
+
     @_patch(kind, "awaitAnyTermination")
     def await_any(original: Callable[..., Any], self: Any, timeout: float | None = None) -> Any:
         agent = _agent()
@@ -432,7 +444,7 @@ def _patch_manager(kind: Any) -> None:
                 if failure is not None:
                     raise failure
                 return ended
-            self.resetTerminated()
+            reset(self)
 
     active = kind.active
 
@@ -456,9 +468,14 @@ def _patch_manager(kind: Any) -> None:
 def _one_has_really_ended(agent: Agent, deadline_s: float) -> bool:
     for query in agent.queries:
         _moved_on(query, query.java_query, deadline_s)
+    return any(not active and run_id not in agent.forgotten for run_id, active in _runs(agent))
+
+
+def _runs(agent: Agent) -> list[tuple[str, bool]]:
+    """Every query's run, and whether it is active."""
     managed = [query.java_query for query in agent.queries if query.java_query is not None]
     unmanaged = [user_object._jsq for user_object in agent.unmanaged]
-    return any(not java_query.isActive() for java_query in (*managed, *unmanaged))
+    return [(str(one.runId().toString()), bool(one.isActive())) for one in (*managed, *unmanaged)]
 
 
 _PATCHES: dict[str, Callable[[ModuleType], None]] = {

@@ -7,13 +7,13 @@ holder is known to be dead.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -42,7 +42,7 @@ class Holder:
 
     def is_dead_driver_of_another(self, run: str) -> bool:
         """Whether another run left it behind: on this host, with no process of its driver alive."""
-        if self.run == run or self.host != socket.gethostname() or not self.processes:
+        if self.run == run or self.host != this_host() or not self.processes:
             return False
         return all(pid is not None and started_ticks(pid) != ticks for pid, ticks in self.processes)
 
@@ -72,8 +72,9 @@ class Lease:
         with self._locked():
             holder = self.holder()
             if holder is not None and not self._may_follow(holder, gone):
+                where = holder.host.split()[0]
                 raise LeaseRefusedError(
-                    f"The checkpoint is held by the application {holder.application} on {holder.host} (epoch "
+                    f"The checkpoint is held by the application {holder.application} on {where} (epoch "
                     f"{holder.epoch}), which has not released it and is not known to be dead; if you know that it is, "
                     f"remove {self._path}."
                 )
@@ -92,7 +93,7 @@ class Lease:
             epoch=epoch,
             released=released,
             run=self._run,
-            host=socket.gethostname(),
+            host=this_host(),
             processes=self._processes,
             at=time.time(),
         )
@@ -130,12 +131,21 @@ class Lease:
             os.fsync(file.fileno())
         temporary.replace(self._path)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.with_name("lease.lock").open("a", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+
+def this_host() -> str:
+    """Where process numbers mean the same: the host, since its start, and the name space of this process."""
+    parts = [socket.gethostname()]
+    with contextlib.suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip())
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return " ".join(parts)
 
 
 def started_ticks(pid: int) -> int | None:

@@ -74,6 +74,8 @@ class ManagedQuery:
         self.interval_s = self._interval_s()
         self.moving = False
         self.warming = False
+        self.waits = False
+        """Whether it was stopped by the agent and is to be started again, here or elsewhere."""
         self.user_stopped = False
         self.retired = False
         self.settled = threading.Condition()
@@ -135,7 +137,7 @@ class ManagedQuery:
             raise
         self._now_runs(started)
         self.run_ids.add(str(started.runId().toString()))
-        self.warming = False
+        self.warming = self.waits = False
         return started
 
     def _started(self) -> Any:
@@ -171,6 +173,7 @@ class ManagedQuery:
             with self.settled:
                 self.moving = True
             self._end(self.java_query, time.monotonic() + _WARM_UP_ENDS_WITHIN_S)
+            self.waits = True
         self.warming = False
 
     def complete_sink_log(self) -> None:
@@ -211,6 +214,7 @@ class ManagedQuery:
         query = self.java_query
         with self.settled:
             self.moving = True
+            self.waits = True
         how = "ended"
         if query.isActive():
             how = self._end(query, deadline_s)

@@ -47,8 +47,8 @@ class AgentSpec:
     @classmethod
     def read(cls, path: Path) -> AgentSpec:
         """The settings in this file; OSError, ValueError or TypeError where there are none."""
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict):
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or not isinstance(content.get("conf", {}), dict):
             raise TypeError("not a table of settings")
         for name in ("gone", "replayable_sources"):
             content[name] = tuple(content.get(name, ()))

@@ -154,6 +154,9 @@ def test_what_the_program_starts_anew_takes_the_place_of_what_has_ended(make_age
     assert [query.writer for query in agent.queries] == [second]
     second._jwrite.started[0].stop()
     agent._start()
+    assert len(second._jwrite.started) == 1, "what has ended by itself is the program's to start again"
+    agent.queries[0].waits = True  # as after a drain
+    agent._start()
     assert (len(first._jwrite.started), len(second._jwrite.started)) == (1, 2), "two queries on one checkpoint"
 
 

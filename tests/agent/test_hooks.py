@@ -251,12 +251,15 @@ def test_a_child_of_the_program_does_not_get_an_agent(stage: Stage) -> None:
         import subprocess, sys
         from pyspark.core.context import SparkContext
         SparkContext()
-        check = "from pyspark.core.context import SparkContext as S; print(hasattr(S.__init__, '_tidewise_original'))"
+        check = (
+            "import sys; from pyspark.core.context import SparkContext as S; "
+            "print(hasattr(S.__init__, '_tidewise_original'), 'tidewise_agent' in sys.modules)"
+        )
         print(hasattr(SparkContext.__init__, "_tidewise_original"), flush=True)
         subprocess.run([sys.executable, "-c", check])
         """
     )
-    assert result.stdout.split() == ["True", "False"]
+    assert result.stdout.split() == ["True", "False", "False"]
 
 
 def test_the_program_s_own_sitecustomize_runs_too(stage: Stage) -> None:
@@ -340,3 +343,9 @@ def test_a_module_knows_its_file_and_can_be_reloaded(stage: Stage) -> None:
         """
     )
     assert result.stdout.splitlines() == ["class StreamingQuery:", "True"], result.stderr
+
+
+def test_the_names_that_are_looked_for_before_anything_is_imported_are_the_agent_s() -> None:
+    text = (AGENT_PATH / "sitecustomize.py").read_text(encoding="utf-8")
+    assert f'"{SPEC_VARIABLE}" in os.environ' in text
+    assert f'os.environ.get("{OWNER_VARIABLE}")' in text

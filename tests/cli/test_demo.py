@@ -23,6 +23,7 @@ from tidewise.experiments.demo import (
     SPACE,
     Demo,
     cost_of,
+    demo_policy,
     demo_prices,
     demo_rates,
     driver_s,
@@ -118,6 +119,11 @@ def test_the_day_has_a_night_two_peaks_and_a_burst() -> None:
     assert time_of_day(0.0, SECONDS) == "04:00"
     assert time_of_day(160.0, SECONDS) == "20:00"
     assert time_of_day(239.9, SECONDS) == "03:59"
+
+
+def test_without_control_groups_another_policy_decides() -> None:
+    assert demo_policy(cpu_is_measured=True).name == "reactive"
+    assert demo_policy(cpu_is_measured=False).name == "ds2"
 
 
 def test_the_executors_and_the_driver_fit_two_cores() -> None:

@@ -37,7 +37,7 @@ from tidewise.experiments.comparison import BASELINE_POLICY, run_name
 from tidewise.experiments.live import LiveSetting, Observer, run_live
 from tidewise.experiments.record import Run
 from tidewise.jobs.schedule import Schedule, write_schedule
-from tidewise.policies import Ds2, Static
+from tidewise.policies import Ds2, Reactive, Static
 from tidewise.workload import Daily, Rates, Steps, Sum
 
 LOAD = "day"
@@ -60,11 +60,11 @@ SPACE = ConfigurationSpace(
 _DRIVER_CORES = 0.5
 _DRIVER_MEMORY_MIB = 1024
 _READ_TASKS = 4
-_WORK = 1200
+_WORK = 600
 """Rounds of SHA-256 per view: enough that records, and not the fixed cost of a batch, decide how many executors are
 needed."""
-_MEAN_PER_S = 1700.0
-_BURST_PER_S = 1200.0
+_MEAN_PER_S = 2000.0
+_BURST_PER_S = 1500.0
 _BURST_HOURS = (14.0, 15.5)
 _START_S = 12.0
 """No job starts faster: records that came earlier would only be a backlog to begin with."""
@@ -130,11 +130,22 @@ def demo_prices(seconds: int) -> Prices:
     return replace(usual, core_hour=usual.core_hour * faster, gib_hour=usual.gib_hour * faster)
 
 
-def demo_policy() -> Policy:
-    """DS2 with times fit for a day of minutes; by how busy the job is, which needs no right to measure CPU."""
+def demo_policy(*, cpu_is_measured: bool) -> Policy:
+    """A policy with times fit for a day of minutes: by CPU, or where nobody measures that, by how busy the job is."""
+    if cpu_is_measured:
+        return Reactive(
+            target_cpu=0.7,
+            metric_window_s=5.0,
+            sync_period_s=5.0,
+            scale_down_stabilisation_s=20.0,
+            scale_up_period_s=5.0,
+            scale_down_max_percent=None,
+            scale_down_max_executors=1,
+            scale_down_period_s=5.0,
+        )
     return Ds2(
-        target_utilisation=0.5,
-        utilisation_boundary=0.15,
+        target_utilisation=0.4,
+        utilisation_boundary=0.1,
         metric_window_s=10.0,
         stabilisation_s=5.0,
         catch_up_s=15.0,
@@ -187,7 +198,7 @@ def run_demo(
         tuned = _Day(
             home=home,
             cluster=cluster,
-            policy=demo_policy(),
+            policy=demo_policy(cpu_is_measured=cluster.cpu_limits is not None),
             seconds=seconds,
             created=created,
         )
@@ -288,7 +299,7 @@ class _Day:
                 # A new JVM takes its time, and its share of the machine: latency rises before it falls.
                 broken_reports=None,
             ),
-            guard_settings=GuardSettings(cooldown_s={Mechanism.LIVE: 5.0}),
+            guard_settings=GuardSettings(cooldown_s={Mechanism.LIVE: 12.0}),
             duration_s=float(self.seconds),
             versions={"pyspark": version("pyspark"), "load": hashlib.sha256(rates.tobytes()).hexdigest()[:12]},
             plan={"name": "demo", "day": f"{self.seconds}s"},

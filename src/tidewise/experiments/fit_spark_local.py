@@ -39,11 +39,13 @@ from tidewise.experiments.spark_batch_fit import (
     gap_s,
     neat,
 )
-from tidewise.experiments.spark_fit_check import Comparison, compare, kept
+from tidewise.experiments.spark_fit_check import Comparison, compare, kept, with_room
 from tidewise.experiments.spark_measurement import Change, Fault, SparkMeasurement, read_measurement
 
 # Not measured: kept from single trials, or assumed.
 _SLOT_CONTENTION = 0.05
+_LEAST_CONTENTION = 0.005
+"""Of executors on machines of their own; what one machine shows of it is taken where it is more."""
 _HANDOVER_S_PER_GIB, _REDEPLOY_S_PER_GIB, _REPARTITION_S_PER_GIB = 1.0, 2.0, 20.0
 _OUT_OF_MEMORY_S = 20.0
 _FEWEST_FOR_SPREAD = 3
@@ -137,8 +139,9 @@ class _Times:
 
 def fit_spark_local(measured: SparkMeasurement) -> SparkFit:
     """The whole profile, and how well it stands."""
-    used, cores = kept(measured), measured.circumstances.cores_per_executor
-    batch, cpu = fit_batches(used, cores), fit_cpu(used, cores)
+    told, used = measured.circumstances, kept(measured)
+    cores, roomy = told.cores_per_executor, with_room(used, told)
+    batch, cpu = fit_batches(roomy, cores), fit_cpu(used, cores)
     warm_up = fit_warm_up(measured.after_start, cores, batch)
     times = _Times(measured, batch, warm_up)
     live = times.changes(Mechanism.LIVE)
@@ -162,11 +165,11 @@ def fit_spark_local(measured: SparkMeasurement) -> SparkFit:
         capacity=CapacityProfile(
             records_per_core_s=neat(batch.records_per_core_s),
             slot_contention=_SLOT_CONTENTION,
-            contention=neat(batch.contention),
+            contention=max(_LEAST_CONTENTION, neat(batch.contention)),
             idle_cpu_share=neat(cpu.idle_share),
             cpu_s_per_record=neat(cpu.cpu_s_per_record),
         ),
-        latency=fit_latency(used, measured.circumstances, batch),
+        latency=fit_latency(roomy, told, batch),
         batch=BatchProfile(
             fixed_s=neat(batch.fixed_s), fixed_cpu_s=neat(cpu.fixed_cpu_s), noise_share=neat(batch.spread)
         ),
@@ -213,6 +216,11 @@ def fit_spark_local(measured: SparkMeasurement) -> SparkFit:
             name="duration of a batch",
             value=f"{batch.fixed_s:.2f} s + rows / ({batch.records_per_core_s:.0f}/s per core)",
             borne_out=f"{batch.batches} batches, explains {batch.explained:.0%}, spread {batch.spread:.0%}",
+        ),
+        Figure(
+            name="contention of executors",
+            value=f"{batch.contention:.3f}",
+            borne_out=f"up to {max(one.executors for one in roomy)} executors; at least {_LEAST_CONTENTION} is assumed",
         ),
         Figure(
             name="CPU of executors",
@@ -290,9 +298,10 @@ def preface(measured: SparkMeasurement) -> str:
 A YSB-like job (views per campaign and window) on Spark standalone, on one machine.
 Written by: python -m tidewise.experiments.fit_spark_local MEASUREMENT.json --to THIS_FILE
 Fitted on a measurement of {told.date}: Spark {told.pyspark}, {machine}, executors of {told.cores_per_executor:g} cores.
-Not in that measurement, and so assumed: contention of slots, the effect of the size of the state on a gap, what
-happens when memory is full and how slow an executor becomes before, and the spread of what was seen less than three
-times. The noise of capacity and of batches cannot be told apart: all of it is the batches'."""
+Stretches in which the executors wanted more cores than the machine has are left out: executors have their cores here.
+Not in that measurement, and so assumed: contention of slots and of executors on many machines, the effect of the size
+of the state on a gap, what happens when memory is full and how slow an executor becomes before, and the spread of what
+was seen less than three times. The noise of capacity and of batches cannot be told apart: all of it is the batches'."""
 
 
 def table_of(fit: SparkFit) -> str:

@@ -61,7 +61,7 @@ from tidewise.jobs.embedded import NAME
 from tidewise.jobs.schedule import Schedule, write_schedule
 
 MOST_EXECUTORS = 4
-_WORK = 60
+_WORK = 400
 """Makes a record cost about what it costs a job that parses text."""
 _READ_TASKS = 12
 """Can be shared out evenly among one, two, three and four executors."""
@@ -76,15 +76,15 @@ _START = Configuration(
 _LEVELS = (0.25, 0.5, 0.8, 1.4, 0.3)
 """Of what the executors can do, by a first guess: the last but one is too much, and the last lets them catch up."""
 _LOW, _HIGH = 0.3, 0.7
-_GUESS_PER_CORE = 20_000.0
+_GUESS_PER_CORE = 30_000.0
 """Records that a core does in a second, before anything is known."""
 _MOST_OFF = 4.0
 """By how much that guess may be wrong."""
 _BURST_S = 3.0
-_STRETCH_S = 6
+_STRETCH_S = 5
 _ROUNDS = 3
 _SETTLE_S = 3.0
-_COLD_S = 25.0
+_COLD_S = 18.0
 """How long batches after a cold start are kept."""
 _WATCH_AFTER_S = 6.0
 _CHANGE_WITHIN_S = 120.0
@@ -234,6 +234,10 @@ class _Measuring:
             self.resize(executors)
         self._catch_up()
         for level in levels:
+            if level == 0.0:
+                # What is left to do, and the batch that closes windows, come first.
+                self._load.offer(0.0)
+                self.watch(2 * _SETTLE_S)
             self._stretch(executors, self._rate(level, executors))
         self._weigh()
 

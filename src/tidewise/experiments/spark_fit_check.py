@@ -12,10 +12,12 @@ from tidewise.core import Configuration
 from tidewise.engines.simulator import Simulator, SimulatorProfile
 from tidewise.engines.simulator.physics import capacity_per_s
 from tidewise.experiments.spark_batch_fit import cpu_share
-from tidewise.experiments.spark_measurement import SparkMeasurement, Stretch
+from tidewise.experiments.spark_measurement import Circumstances, SparkMeasurement, Stretch
 
 HELD_OUT = ((2, 2), (3, 3))
 """Executors, and which of the rates on them: one that is kept up with and one that is not."""
+BEYOND = (4, 3)
+"""The same for more executors than the machine had cores for: what the profile leaves out on purpose."""
 _SEEDS = (1, 2, 3, 4, 5)
 
 
@@ -46,10 +48,22 @@ def kept(measured: SparkMeasurement) -> list[Stretch]:
     ]
 
 
+def with_room(stretches: Sequence[Stretch], told: Circumstances) -> list[Stretch]:
+    """Those in which the machine could give all executors their cores, and the driver what it used besides.
+
+    A profile is about executors that have their cores; what the others are short of is the machine's, not the job's.
+    """
+    return [
+        one
+        for one in stretches
+        if one.executors * told.cores_per_executor + one.driver_cpu_s / one.seconds <= told.machine_cores
+    ]
+
+
 def compare(profile: SimulatorProfile, measured: SparkMeasurement) -> Iterator[Comparison]:
     """What was left out, beside the middle of a few simulations of the same row of rates."""
     told = measured.circumstances
-    for executors, place in HELD_OUT:
+    for executors, place in (*HELD_OUT, BEYOND):
         row = blocks(measured).get(executors, [])
         if place >= len(row):
             continue

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
+
+
+def _is_wanted() -> bool:
+    """Asked before anything is imported, in the agent's own names: Python workers are many, and must not pay for it."""
+    return "TIDEWISE_AGENT" in os.environ and os.environ.get("TIDEWISE_AGENT_PID") in (None, str(os.getpid()))
 
 
 def _bring_agent_in() -> None:
@@ -40,7 +46,8 @@ def _run_the_program_s_own() -> None:
 
 
 try:
-    _bring_agent_in()
+    if _is_wanted():
+        _bring_agent_in()
 except Exception as error:  # noqa: BLE001 -- the program has to start as if Tidewise were not there
     sys.stderr.write(f"tidewise: the agent could not be loaded, the program runs without it: {error}\n")
 _run_the_program_s_own()
