@@ -44,7 +44,7 @@ def _stop_and_start(bench: BenchJob, interval_s: float, chance: random.Random) -
     fleet = bench.job.fleet
     application = fleet.active
     with fleet.news:
-        application.first_commit_unix_s.clear()
+        application.forget_runs()
     bench.watch(chance.uniform(0.0, 1.0) if interval_s == 0.0 else chance.uniform(0.0, 12.0))
     answer = fleet.ask(application, "drain", {"within_s": 60.0, "hold_s": 60.0}, within_s=90.0)
     fleet.ask(application, "start", {"commit_interval_s": interval_s}, within_s=60.0)

@@ -388,9 +388,11 @@ class Agent:
     def _go_on_alone(self) -> None:
         """The controller drained the queries and then fell silent."""
         with self._operating:
-            self.problem("went-on-alone", "No word came after the queries were stopped, so they were started again.")
+            if any(query.retired for query in self.queries):
+                return
+            self.problem("went-on-alone", "No word came after the queries were stopped, so they are started again.")
             with self._telling("not-started-again"):
-                self._start()
+                self._start()  # which holds again where it fails
 
     # Watching
 

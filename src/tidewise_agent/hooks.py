@@ -7,6 +7,7 @@ import importlib.abc
 import importlib.machinery
 import inspect
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,8 @@ _AGENT: Agent | None = None
 
 _FILE_READERS = ("json", "orc", "parquet", "text", "csv", "xml")
 _FOREVER_S = 10.0**7
-_SECRETS = {"spark.authenticate.secret"}
+_SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
+"""Settings that Spark itself does not show to anybody."""
 
 
 def install() -> None:
@@ -143,13 +145,14 @@ def _patch_context(module: ModuleType) -> None:
         if agent.spec.conf:
             conf = bound.arguments.get("conf")
             mine = module.SparkConf() if conf is None else conf
+            secret = {key: value for key, value in agent.spec.conf.items() if _SECRET.search(key)}
             for key, value in agent.spec.conf.items():
-                if key not in _SECRETS:
+                if key not in secret:
                     mine.set(key, value)
             # PySpark writes the settings it has now on the JVM's command line, which anybody can read.
             kind._ensure_initialized(conf=mine)
-            for key in _SECRETS & agent.spec.conf.keys():
-                mine.set(key, agent.spec.conf[key])
+            for key, value in secret.items():
+                mine.set(key, value)
             bound.arguments["conf"] = mine
             if "spark.master" in agent.spec.conf:
                 bound.arguments.pop("master", None)
@@ -342,6 +345,7 @@ def _left_alone(agent: Agent | None, user_object: Any) -> Any:
 
 def _patch_query(module: ModuleType) -> None:
     _patch_streaming_query(module.StreamingQuery)
+    _patch_stop(module.StreamingQuery)
     _patch_activity(module.StreamingQuery)
     _patch_manager(module.StreamingQueryManager)
 
@@ -354,30 +358,35 @@ def _patch_streaming_query(kind: Any) -> None:
             return original(self, timeout)
         deadline_s = time.monotonic() + (timeout if timeout is not None else _FOREVER_S)
         while True:
-            left_s = max(0.0, deadline_s - time.monotonic())
             failure: BaseException | None = None
             ended: Any = None
-            watched = query.java_query
+            # Whatever object the program holds, it waits for the run that is on.
+            self._jsq = watched = query.java_query
             try:
-                ended = original(self, left_s if timeout is not None else None)
+                ended = original(self, max(0.0, deadline_s - time.monotonic()) if timeout is not None else None)
             except Exception as error:  # noqa: BLE001 -- raised below, unless the query has moved on
                 failure = error
             if not _moved_on(query, watched, deadline_s):
                 if failure is not None:
                     raise failure
                 return ended
+            if time.monotonic() >= deadline_s:
+                return False
 
+
+def _patch_stop(kind: Any) -> None:
     @_patch(kind, "stop")
     def stop(original: Callable[..., Any], self: Any) -> Any:
         query = _managed(self)
-        if query is not None:
-            query.user_stopped = True
-            _moved_on(query, query.java_query, time.monotonic() + 60.0)
-            result = original(self)
-            if query.lease is not None:
-                query.lease.release()
-            return result
-        return original(self)
+        if query is None:
+            return original(self)
+        query.user_stopped = True
+        _moved_on(query, query.java_query, time.monotonic() + 60.0)
+        self._jsq = query.java_query
+        result = original(self)
+        if query.lease is not None and not query.java_query.isActive():
+            query.lease.release()
+        return result
 
 
 def _patch_activity(kind: Any) -> None:
@@ -386,8 +395,9 @@ def _patch_activity(kind: Any) -> None:
 
     def active_over_moves(self: Any) -> bool:
         query = _managed(self)
-        moves = query is not None and query.moving and not query.user_stopped
-        return moves or bool(active.fget(self))
+        if query is not None:
+            self._jsq = query.java_query
+        return (query is not None and query.is_on_the_move) or bool(active.fget(self))
 
     kind.isActive = property(active_over_moves)
 
@@ -397,7 +407,7 @@ def _moved_on(query: ManagedQuery, watched: Any, deadline_s: float) -> bool:
     with query.settled:
         while query.moving and time.monotonic() < deadline_s:
             query.settled.wait(timeout=min(1.0, max(0.01, deadline_s - time.monotonic())))
-        return query.java_query is not watched and time.monotonic() < deadline_s
+        return query.java_query is not watched or query.is_on_the_move
 
 
 def _managed(user_object: Any) -> ManagedQuery | None:
@@ -445,6 +455,8 @@ def _patch_manager(kind: Any) -> None:
                     raise failure
                 return ended
             reset(self)
+            if time.monotonic() >= deadline_s:
+                return False
 
     active = kind.active
 
@@ -473,7 +485,7 @@ def _one_has_really_ended(agent: Agent, deadline_s: float) -> bool:
 
 def _runs(agent: Agent) -> list[tuple[str, bool]]:
     """Every query's run, and whether it is active."""
-    managed = [query.java_query for query in agent.queries if query.java_query is not None]
+    managed = [query.java_query for query in agent.queries if query.java_query is not None and not query.is_on_the_move]
     unmanaged = [user_object._jsq for user_object in agent.unmanaged]
     return [(str(one.runId().toString()), bool(one.isActive())) for one in (*managed, *unmanaged)]
 

@@ -11,12 +11,14 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 EXECUTORS_LEAVE_S = 5.0
 """Executors end themselves within this time after their driver died."""
 
@@ -44,7 +46,7 @@ class Holder:
         """Whether another run left it behind: on this host, with no process of its driver alive."""
         if self.run == run or self.host != this_host() or not self.processes:
             return False
-        return all(pid is not None and started_ticks(pid) != ticks for pid, ticks in self.processes)
+        return all(pid is not None and _is_dead(pid, ticks) for pid, ticks in self.processes)
 
 
 class Lease:
@@ -83,6 +85,16 @@ class Lease:
             self._write(self._holding(epoch, released=False))
             self._epoch = epoch
             return epoch
+
+    def claim_or_refuse(self, *, gone: frozenset[str]) -> int:
+        """As `claim`; a lease that cannot be read or written is refused as well: who knows who holds it."""
+        try:
+            return self.claim(gone=gone)
+        except (OSError, ValueError, TypeError) as error:
+            raise LeaseRefusedError(
+                f"The lease {self._path} cannot be read or written ({error}), so nobody can tell whether another "
+                "application writes this checkpoint; make it usable, or remove it if you know that nobody does."
+            ) from error
 
     def _may_follow(self, holder: Holder, gone: frozenset[str]) -> bool:
         return holder.released or holder.application == self._application or holder.application in gone
@@ -139,6 +151,20 @@ class Lease:
             yield
 
 
+def _is_dead(pid: int, ticks: int | None) -> bool:
+    """Whether a process is known to be dead: its number is free, or was given to a younger one."""
+    now = started_ticks(pid)
+    if now is not None:
+        return now != ticks
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return Path(f"/proc/{pid}/stat").exists()  # a zombie runs no more; without /proc nothing can be told
+
+
 def this_host() -> str:
     """Where process numbers mean the same: the host, since its start, and the name space of this process."""
     parts = [socket.gethostname()]
@@ -170,4 +196,4 @@ def local_path(location: str) -> Path | None:
     if location.startswith("file:"):
         rest = location[len("file:") :]
         return Path("/" + rest.lstrip("/"))
-    return None if "://" in location else Path(location).absolute()
+    return None if _SCHEME.match(location) else Path(location).absolute()

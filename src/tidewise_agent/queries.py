@@ -100,6 +100,11 @@ class ManagedQuery:
         return self.checkpoint is not None and self.recipe.has_processing_time_trigger
 
     @property
+    def is_on_the_move(self) -> bool:
+        """Whether it stands still only because it is being moved."""
+        return self.moving and not self.user_stopped
+
+    @property
     def has_state(self) -> bool:
         """Whether the checkpoint holds state; taken for granted where that cannot be seen."""
         local = local_path(self.checkpoint or "")
@@ -126,7 +131,7 @@ class ManagedQuery:
     def start(self, *, gone: frozenset[str] = frozenset()) -> Any:
         """Start the program's own query, under the lease."""
         if self.lease is not None:
-            self.lease.claim(gone=gone)
+            self.lease.claim_or_refuse(gone=gone)
         try:
             if self.recipe.has_processing_time_trigger and self.interval_s is not None:
                 self.writer._jwrite = self.writer._jwrite.trigger(self._jvm.trigger(self.interval_s))
@@ -152,7 +157,10 @@ class ManagedQuery:
         if self.checkpoint is None or local is None:
             raise RuntimeError("a checkpoint that is not on a local disk cannot be cloned to warm up on")
         self._scratch = local / "_tidewise" / f"warm-{self._spec.application}"
-        remove(self._scratch)
+        for earlier in (local / "_tidewise").glob("warm-*"):
+            # What was killed while it warmed up could not clear up after itself.
+            if earlier.name.removeprefix("warm-").removesuffix("-out") in {self._spec.application, *self._spec.gone}:
+                remove(earlier)
         clone_checkpoint(local, self._scratch)
         writer = self.writer._df.writeStream
         if self.recipe.has_foreach_batch or self.recipe.format in _FILE_FORMATS:

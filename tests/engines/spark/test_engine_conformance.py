@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 from tidewise.control.clock import SystemClock
-from tidewise.core import Configuration, Engine, Mechanism
+from tidewise.core import ChangeStatus, Configuration, Engine, Mechanism
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import SparkEngine
 from tidewise.engines.spark.processes import ProcessIdentity, find
@@ -21,6 +21,9 @@ from tidewise.engines.spark.program import SparkProgram
 from tidewise.jobs.embedded import NAME
 from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise.testing import EngineConformance
+from tidewise.testing.engine_reports import EngineReportTests
+from tidewise.testing.engine_suite import EngineSuite
+from tidewise.testing.session import Session
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -30,7 +33,7 @@ START = Configuration(
 )
 
 
-class TestSparkConformance(EngineConformance):
+class SparkSuite(EngineSuite):
     """All times are generous, because JVMs are started on whatever the machine has left; what is counted is exact."""
 
     report_wait_s = 60.0
@@ -103,6 +106,27 @@ class TestSparkConformance(EngineConformance):
     def fault(self, engine: Engine) -> str | None:
         assert "kill-executor" in engine.faults
         return "kill-executor"
+
+
+class TestSparkInShort(SparkSuite, EngineReportTests):
+    """What `make test` has time for: a real job reports as it should, and two of the five changes work on it."""
+
+    @pytest.mark.parametrize("mechanism", [Mechanism.LIVE, Mechanism.QUERY_RESTART])
+    def test_a_change_is_carried_out(self, session: Session, mechanism: Mechanism) -> None:
+        session.expect_observed(within_s=self.recovery_deadline_s)
+        cost = next(one for one in session.engine.changes if one.mechanism is mechanism)
+        request = session.change_request(self._target(session, cost), mechanism, within_s=self.change_deadline_s)
+        session.job.change(request)
+        outcome = session.outcome_of(request)
+        assert outcome.status is ChangeStatus.APPLIED, f"it failed: {outcome.detail}"
+        assert outcome.configuration == request.target
+        session.expect_observed(within_s=self.report_wait_s)
+        self._expect_calm(session)
+
+
+@pytest.mark.soak
+class TestSparkConformance(SparkSuite, EngineConformance):
+    """The whole suite."""
 
 
 def daemons(cluster: LocalCluster) -> tuple[ProcessIdentity, ...]:

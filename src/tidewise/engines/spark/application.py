@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from tidewise.engines.spark.daemons import last_line
 from tidewise.engines.spark.master import ClusterManager
 from tidewise.engines.spark.processes import ProcessIdentity, reap, wait_until
 from tidewise.engines.spark.program import SparkProgram, spark_conf
+from tidewise_agent.lease import local_path
 from tidewise_agent.spec import OWNER_VARIABLE, SPEC_VARIABLE, AgentSpec
 
 _AGENT_PATH = Path(tidewise_agent.__file__).parent / "path"
@@ -79,6 +81,8 @@ class Application:
     """When each query last committed a batch here."""
     first_commit_unix_s: dict[str, float] = field(default_factory=dict)
     """When each query first committed after its last start."""
+    running: set[str] = field(default_factory=set)
+    """The queries that have run since their last start, be it that they found nothing to do."""
     stopped_by_program: bool = False
     failure: str | None = None
     """What the program died of, in its own words."""
@@ -153,6 +157,19 @@ class Application:
         if jvm is not None:
             jvm.kill()
         return self.is_gone(cluster, within_s=within_s)
+
+    def clear_up(self) -> None:
+        """Remove what its warm-up left in checkpoints; one that was killed could not do so itself."""
+        for facts in self.queries.values():
+            local = None if facts.checkpoint is None else local_path(facts.checkpoint)
+            if local is not None:
+                for folder in (local / "_tidewise").glob(f"warm-{self.key}*"):
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def forget_runs(self) -> None:
+        """Its queries are about to start: what was told before counts no more."""
+        self.first_commit_unix_s.clear()
+        self.running.clear()
 
     def is_gone(self, cluster: ClusterManager, *, within_s: float) -> bool:
         """Wait until nothing of it lives, ending executors that stay; False where that cannot be confirmed in time."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from tidewise.core import (
+    BadInputError,
     ChangeCost,
     ChangeOutcome,
     ChangeStatus,
@@ -116,7 +118,12 @@ class SparkEngine:
 
     def take_back(self) -> SparkJob:
         """Go on with the job of this home after the controller was restarted; a dead driver is replaced."""
-        fleet = self._fleet(Book.read(self._home))
+        book = Book.read(self._home)
+        try:
+            fleet = self._fleet(book)
+        except BadInputError as error:
+            # Its agents call this port and no other: whoever has it now may leave it again.
+            raise TemporaryError(f"the job cannot be taken back yet: {error}", retry_after_s=5.0) from error
         fleet.take_back()
         interrupted = fleet.book.change
         active = self._sort_out(fleet)
@@ -165,11 +172,20 @@ class SparkEngine:
                 fleet.ask(active, "start", {"gone": list(fleet.book.dead)})
             except (TemporaryError, PermanentError) as error:
                 _LOG.warning("The queries could not be looked after yet: %s", error)
+        if active is not None:
+            self._correct(active)
         fleet.save()
         if active is not None:
             fleet.reporter.status(JobStatus.DOWN, self._clock.now_s())
             fleet.tell_configuration()
         return active
+
+    @staticmethod
+    def _correct(active: Application) -> None:
+        """A controller that died within a change has not written down what its queries run with now."""
+        intervals_s = {facts.interval_s for facts in active.queries.values() if facts.interval_s is not None}
+        if len(intervals_s) == 1:
+            active.configuration = replace(active.configuration, commit_interval_s=intervals_s.pop())
 
     def _holder(self, fleet: Fleet, living: list[Application]) -> str | None:
         for application in living:

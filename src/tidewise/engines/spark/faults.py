@@ -93,7 +93,10 @@ class Faults:
         cluster = self._fleet.cluster
         if not isinstance(cluster, LocalCluster):
             raise PermanentError("the workers of a cluster that is not ours are not ours to break")
-        return self._chance.choice([worker for worker in cluster.worker_processes if worker.is_alive()])
+        living = [worker for worker in cluster.worker_processes if worker.is_alive()]
+        if not living:
+            raise TemporaryError("the cluster has no worker at this moment")
+        return self._chance.choice(living)
 
     @staticmethod
     def _kill(victim: ProcessIdentity) -> None:
@@ -121,7 +124,10 @@ class Faults:
         if not names:
             raise TemporaryError("the job has no executor at this moment")
         name, cores = self._chance.choice(names), application.configuration.cores_per_executor
-        limits.set_cores(spark_id, name, _SLOW_SHARE * cores)
+        try:
+            limits.set_cores(spark_id, name, _SLOW_SHARE * cores)
+        except OSError as error:
+            raise TemporaryError(f"executor {name} has just gone: {error}") from error
 
         def restore() -> None:
             if name in [one.executor_id for one in cluster.executor_processes(spark_id)]:

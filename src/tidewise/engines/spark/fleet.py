@@ -163,7 +163,7 @@ class Fleet:
                 partial(self._is_gone, str(spark_id)), deadline_s=_GONE_WITHIN_S, poll_s=0.2
             )
             if gone:
-                self.book = self.book.having(dead=(*self.book.dead, folder.name)[-50:])
+                self.book = self.book.having(dead=(*self.book.dead, folder.name))
 
     def _is_gone(self, spark_id: str) -> bool:
         return self.cluster.is_gone(spark_id) is True
@@ -181,11 +181,13 @@ class Fleet:
     def end(self, application: Application, *, within_s: float = _GONE_WITHIN_S) -> bool:
         """Kill what lives of an application; whether all of it is known to be dead, which is written down."""
         gone = application.end(self.cluster, within_s=within_s)
+        if gone:
+            application.clear_up()
         with self.news:
             if gone:
                 self.applications.pop(application.key, None)
                 self.details.pop(application.key, None)
-                self.book = self.book.having(dead=(*self.book.dead, application.key)[-50:])
+                self.book = self.book.having(dead=(*self.book.dead, application.key))
                 for name in ("candidate_key", "standby_key"):
                     if getattr(self, name) == application.key:
                         setattr(self, name, None)
@@ -330,6 +332,7 @@ class Fleet:
         self._query_ids[query] = progress.query_id
         application.committed_unix_s[query] = progress.committed_unix_s
         application.first_commit_unix_s.setdefault(query, progress.committed_unix_s)
+        application.running.add(query)
         usual_s = application.batch_s.get(query, progress.duration_s)
         application.batch_s[query] = usual_s + 0.1 * (progress.duration_s - usual_s)
         committed_s = self.run_time_s(progress.committed_unix_s)
@@ -337,6 +340,8 @@ class Fleet:
             self.reporter.batch(progress, min(committed_s, self.clock.now_s()))
 
     def _hear_idle(self, application: Application, message: Message) -> None:
+        # A source without new data runs no batch; its query runs all the same.
+        application.running.add(str(message["query"]))
         query_id = self._query_ids.get(str(message["query"]))
         if query_id is not None and application.key == self.active_key:
             self.reporter.idle(query_id, self.clock.now_s())

@@ -241,9 +241,7 @@ class SparkJob:
         except Exception as error:  # noqa: BLE001 -- whatever it was, the change has failed and has to end
             _LOG.exception("A change failed for a reason nobody thought of")
             status, detail = ChangeStatus.FAILED, f"{type(error).__name__}: {error}"
-        finally:
-            self._busy.release()
-        configuration = request.target if status is ChangeStatus.APPLIED else fleet.observed()
+        configuration = request.target if status is ChangeStatus.APPLIED else self._observed_or(request.source)
         outcome = ChangeOutcome(
             request_id=request.request_id,
             status=status,
@@ -252,9 +250,18 @@ class SparkJob:
             gap_s=gap_s,
             detail=detail,
         )
-        with fleet.news:
-            fleet.book = fleet.book.with_outcome(outcome)
+        try:
+            with fleet.news:
+                fleet.book = fleet.book.with_outcome(outcome)
+        finally:
+            self._busy.release()
         self._audit(f"the {request.mechanism} {request.request_id}")
+
+    def _observed_or(self, otherwise: Configuration) -> Configuration:
+        try:
+            return self._fleet.observed()
+        except TemporaryError:
+            return otherwise  # no application is left: whoever watches starts one
 
     def _audit(self, after: str, checkpoints: Mapping[str, QueryFacts] | None = None) -> None:
         try:
@@ -292,22 +299,25 @@ class SparkJob:
         while not self._stopped:
             self._guarded(self._supervisor.look)
             self._guarded(self._sample)
-            with self._fleet.news:
-                self._charge()
-                if self._fleet.status is not JobStatus.RUNNING and self._runs_again():
-                    self._fleet.set_status(JobStatus.RUNNING)
+            self._guarded(self._keep_books)
             recoveries = self._supervisor.recoveries
             if len(recoveries) > self._audited_recoveries:
                 self._audited_recoveries = len(recoveries)
                 self._guarded(lambda: self._audit("a driver that died"))
             time.sleep(_TICK_S)
 
+    def _keep_books(self) -> None:
+        with self._fleet.news:
+            self._charge()
+            if self._fleet.status is not JobStatus.RUNNING and self._runs_again():
+                self._fleet.set_status(JobStatus.RUNNING)
+
     def _runs_again(self) -> bool:
         """Whether queries that nobody moves commit batches: after a word of the agent, or a controller's restart."""
         fleet = self._fleet
         if self._busy.locked() or fleet.active_key not in fleet.applications:
             return False
-        return fleet.active.is_driver_alive and bool(fleet.active.first_commit_unix_s)
+        return fleet.active.is_driver_alive and bool(fleet.active.running)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """A watch must outlive whatever it stumbles over; it says so."""
@@ -315,6 +325,8 @@ class SparkJob:
             work()
         except (TemporaryError, PermanentError, OSError) as error:
             _LOG.warning("A round of watching was not completed: %s", error)
+        except Exception:  # noqa: BLE001 -- a dead watch would be worse than any error it could meet
+            _LOG.exception("A round of watching was not completed, for a reason nobody thought of")
 
     def _charge(self) -> None:
         """Bring the meter up to this moment."""

@@ -34,6 +34,7 @@ TAKE_OVER_WITHIN_S = 30.0
 _AS_FAST_AS = 1.5
 _ENOUGH_BATCHES = 4
 """A successor that has gone through this many times the batches it needs is as warm as it gets."""
+_ENDS_AN_APPLICATION = (Mechanism.HANDOVER, Mechanism.REDEPLOY, Mechanism.REPARTITION)
 _STATE_SHARE = 0.6
 """The most of an executor's memory that its share of the state may take after a change."""
 
@@ -66,6 +67,9 @@ def check(fleet: Fleet, request: ChangeRequest, *, state_mib: float | None) -> N
         )
     if target.state_partitions is None and source.state_partitions is not None:
         raise ImpossibleChangeError("state partitions can be given another number, not none at all")
+    blind = fleet.cluster.blind_spot()
+    if blind is not None and request.mechanism in _ENDS_AN_APPLICATION:
+        raise PermanentError(f"it could not be confirmed that the old application is gone: {blind}")
     beside = {Mechanism.HANDOVER: target.executors}.get(request.mechanism)
     more = target.executors - len(fleet.active.executor_ids) if beside is None else beside
     if not fleet.fits(target, more):
@@ -189,7 +193,7 @@ def _drained(fleet: Fleet, application: Application, request: ChangeRequest) -> 
     cut = [query for query, stopped in answer["queries"].items() if stopped["cut"]]
     with fleet.news:
         last = dict(application.committed_unix_s)
-        application.first_commit_unix_s.clear()
+        application.forget_runs()
     drained = Drained(
         committed_unix_s=last, detail=f"a batch was cut and is replayed in {', '.join(cut)}" if cut else ""
     )
@@ -206,7 +210,7 @@ def _go_on(fleet: Fleet, application: Application, interval_s: float) -> None:
         return  # to be replaced, by whoever watches over drivers
     try:
         _start(fleet, application, interval_s)
-        fleet.wait_for(lambda: _has_committed(application), within_s=TAKE_OVER_WITHIN_S, alive=(application,))
+        fleet.wait_for(lambda: has_run(application), within_s=TAKE_OVER_WITHIN_S, alive=(application,))
         fleet.set_status(JobStatus.RUNNING)
     except (TemporaryError, PermanentError) as error:
         # The agent starts them by itself when its time is over.
@@ -215,20 +219,21 @@ def _go_on(fleet: Fleet, application: Application, interval_s: float) -> None:
 
 def _start(fleet: Fleet, application: Application, interval_s: float) -> None:
     with fleet.news:
-        application.first_commit_unix_s.clear()
+        application.forget_runs()
         gone = list(fleet.book.dead)
     fleet.ask(application, "start", {"commit_interval_s": interval_s, "gone": gone}, within_s=60.0)
 
 
-def _has_committed(application: Application) -> bool:
+def has_run(application: Application) -> bool:
+    """Whether every query has committed a batch since its start, or found nothing to do."""
     movable = [facts.key for facts in application.queries.values() if facts.movable]
-    return bool(movable) and all(key in application.first_commit_unix_s for key in movable)
+    return bool(movable) and all(key in application.running for key in movable)
 
 
 def _expect_commits(fleet: Fleet, application: Application, request: ChangeRequest) -> None:
     """Wait until every query has committed a batch; the job runs from then on."""
     within_s = min(_left_s(fleet, request), TAKE_OVER_WITHIN_S + 2 * request.target.commit_interval_s)
-    if not fleet.wait_for(lambda: _has_committed(application), within_s=within_s, alive=(application,)):
+    if not fleet.wait_for(lambda: has_run(application), within_s=within_s, alive=(application,)):
         raise MoveFailedError(f"no batch was committed within {format_duration(round(within_s))}")
     fleet.set_status(JobStatus.RUNNING)
 
@@ -333,7 +338,7 @@ def redeploy(fleet: Fleet, request: ChangeRequest) -> Moved:
     _end_after_retiring(fleet, old)
     try:
         successor = cold_start(fleet, target, within_s=_left_s(fleet, request))
-    except PermanentError as error:
+    except (PermanentError, OSError) as error:
         cold_start(fleet, source, within_s=fleet.program.launch_deadline_s)
         raise MoveFailedError(f"the job runs as it did before, because {error}") from error
     return Moved(gap_s=drained.gap_s(successor, target.commit_interval_s), detail=drained.detail)
@@ -357,7 +362,7 @@ def cold_start(fleet: Fleet, configuration: Configuration, *, within_s: float) -
 
 
 def _expect_start(fleet: Fleet, application: Application, *, within_s: float) -> None:
-    if not fleet.wait_for(lambda: _has_committed(application), within_s=within_s, alive=(application,)):
+    if not fleet.wait_for(lambda: has_run(application), within_s=within_s, alive=(application,)):
         raise MoveFailedError(_why_not_started(application, within_s))
     fleet.set_status(JobStatus.RUNNING)
     wanted = application.configuration.executors

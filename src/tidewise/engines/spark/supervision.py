@@ -8,17 +8,19 @@ import time
 from collections import deque
 from dataclasses import dataclass
 
-from tidewise.core import JobStatus, PermanentError, TemporaryError
+from tidewise.core import Configuration, JobStatus, PermanentError, TemporaryError
 from tidewise.engines.spark.application import Application
+from tidewise.engines.spark.book import configuration_from_dict
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.fleet import Fleet
-from tidewise.engines.spark.moves import TAKE_OVER_WITHIN_S, cold_start, is_warm
+from tidewise.engines.spark.moves import TAKE_OVER_WITHIN_S, cold_start, has_run, is_warm
 from tidewise.engines.spark.processes import ProcessIdentity
 
 _LOG = logging.getLogger(__name__)
 
 FROZEN_S = 10.0
 """A process that was stopped by a signal for this long does not come back in time."""
+_ALONE_S = 3.0
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
 
@@ -45,6 +47,8 @@ class Supervisor:
         self._busy = busy
         self._deaths_s: deque[float] = deque()
         self._frozen_since_s: dict[ProcessIdentity, float] = {}
+        self._frozen_workers_since_s: dict[ProcessIdentity, float] = {}
+        self._alone_since_s: float | None = None
         self._recovering = False
         self._healing = False
         self._warming_since_s: float | None = None
@@ -68,10 +72,21 @@ class Supervisor:
             active = fleet.applications.get(fleet.active_key or "")
         self._end_what_is_frozen(active)
         self._heal_cluster()
-        if active is not None and not active.is_driver_alive and not self._recovering:
+        if active is not None:
+            self._end_python_without_jvm(active)
+        if not self._recovering and (active is None or not active.is_driver_alive):
             self._begin_recovery(active)
         elif active is not None and fleet.status is JobStatus.RUNNING:
             self._keep_standby(active)
+
+    def _end_python_without_jvm(self, active: Application) -> None:
+        """A program may not notice that its JVM has died; it cannot do anything without it."""
+        alone = "jvm_pid" in active.identity and active.is_driver_alive and active.jvm is None
+        now_s = time.monotonic()
+        self._alone_since_s = (self._alone_since_s or now_s) if alone else None
+        if self._alone_since_s is not None and now_s - self._alone_since_s > _ALONE_S:
+            _LOG.warning("The JVM of %s is gone, so its program is ended", active.key)
+            active.process.kill()
 
     # Frozen processes
 
@@ -96,11 +111,13 @@ class Supervisor:
         if not isinstance(cluster, LocalCluster) or self._healing:
             return
         now_s = time.monotonic()
-        for number, worker in enumerate(cluster.worker_processes):
-            since_s = self._frozen_since_s.get(worker)
-            if worker.is_stopped():
-                self._frozen_since_s[worker] = since_s = now_s if since_s is None else since_s
-            if not worker.is_alive() or (since_s is not None and now_s - since_s > FROZEN_S):
+        workers = cluster.worker_processes
+        self._frozen_workers_since_s = {
+            one: self._frozen_workers_since_s.get(one, now_s) for one in workers if one.is_stopped()
+        }
+        for number, worker in enumerate(workers):
+            frozen_s = now_s - self._frozen_workers_since_s.get(worker, now_s)
+            if not worker.is_alive() or frozen_s > FROZEN_S:
                 self._healing = True
                 threading.Thread(target=self._heal, args=(cluster, number), name="spark-heal", daemon=True).start()
                 return
@@ -115,7 +132,8 @@ class Supervisor:
 
     # Drivers
 
-    def _begin_recovery(self, dead: Application) -> None:
+    def _begin_recovery(self, dead: Application | None) -> None:
+        """None: there is no application at all, because whoever was to start it was cut short."""
         fleet = self._fleet
         if not self._busy.acquire(blocking=False):
             return  # A change is on: it notices, gives up, and then it is our turn.
@@ -123,24 +141,20 @@ class Supervisor:
         fleet.set_status(JobStatus.DOWN)
         threading.Thread(target=self._recover, args=(dead,), name="spark-recovery", daemon=True).start()
 
-    def _recover(self, dead: Application) -> None:
+    def _recover(self, dead: Application | None) -> None:
         fleet = self._fleet
         died_at_s = fleet.clock.now_s()
         try:
-            time.sleep(0.2)  # its last words may still be on the way
-            why = dead.why_it_ended()
-            in_order = dead.exit_code == 0 or (
-                dead.child is None and dead.ending and dead.failure is None and dead.stopped_by_program
-            )
-            while not fleet.end(dead) and not self.stopping:
-                # Where death cannot be confirmed, nobody else may write: wait.
-                _LOG.warning("It cannot be confirmed yet that %s is gone; its successor waits", dead.key)
-                time.sleep(1.0)
-            if in_order:
+            if dead is None:
+                why = "no application was left"
+            elif self._bury(dead):
                 self.ended = True
                 return
-            _LOG.warning("The driver of %s has died: %s", dead.key, why)
-            runs_at_s, warm = self._replace(dead, died_at_s)
+            else:
+                why = dead.why_it_ended()
+            _LOG.warning("The driver has died: %s", why)
+            configuration = configuration_from_dict(fleet.book.configuration) if dead is None else dead.configuration
+            runs_at_s, warm = self._replace(configuration, died_at_s)
             self.recoveries.append(Recovery(died_at_s=died_at_s, runs_at_s=runs_at_s, warm=warm, why=why))
             if runs_at_s is None and not self.stopping:
                 self.given_up = f"the driver died {len(self._deaths_s)} times and is not started again: {why}"
@@ -149,7 +163,21 @@ class Supervisor:
             self._recovering = False
             self._busy.release()
 
-    def _replace(self, dead: Application, died_at_s: float) -> tuple[float | None, bool]:
+    def _bury(self, dead: Application) -> bool:
+        """Make sure that nothing of it lives; whether the program had ended in order.
+
+        Where death cannot be confirmed, nobody else may write: it waits.
+        """
+        time.sleep(0.2)  # its last words may still be on the way
+        in_order = dead.exit_code == 0 or (
+            dead.child is None and dead.ending and dead.failure is None and dead.stopped_by_program
+        )
+        while not self._fleet.end(dead) and not self.stopping:
+            _LOG.warning("It cannot be confirmed yet that %s is gone; its successor waits", dead.key)
+            time.sleep(1.0)
+        return in_order
+
+    def _replace(self, configuration: Configuration, died_at_s: float) -> tuple[float | None, bool]:
         """By the standby if there is one, else by cold starts; when it ran again, and whether it was the standby."""
         fleet = self._fleet
         with fleet.news:
@@ -167,8 +195,8 @@ class Supervisor:
             time.sleep(wait_s)
             wait_s = min(_LONGEST_WAIT_S, 2 * wait_s or _FIRST_WAIT_S)
             try:
-                cold_start(fleet, dead.configuration, within_s=fleet.program.launch_deadline_s)
-            except (TemporaryError, PermanentError) as error:
+                cold_start(fleet, configuration, within_s=fleet.program.launch_deadline_s)
+            except (TemporaryError, PermanentError, OSError) as error:
                 _LOG.warning("The driver could not be replaced yet: %s", error)
                 self._deaths_s.append(fleet.clock.now_s())
             else:
@@ -182,7 +210,7 @@ class Supervisor:
             interval_s = standby.configuration.commit_interval_s
             fleet.ask(standby, "start", {"commit_interval_s": interval_s, "gone": list(fleet.book.dead)}, within_s=30.0)
             if fleet.wait_for(
-                lambda: bool(standby.first_commit_unix_s),
+                lambda: has_run(standby),
                 within_s=TAKE_OVER_WITHIN_S + 2 * interval_s,
                 alive=(standby,),
             ):
@@ -214,7 +242,9 @@ class Supervisor:
                 with fleet.news:
                     fleet.standby_key = standby.key
                 self._warming_since_s = time.monotonic()
-            if standby is not None and self._warming_since_s is not None and is_warm(fleet, active, standby):
+            with fleet.news:
+                warm = standby is not None and self._warming_since_s is not None and is_warm(fleet, active, standby)
+            if standby is not None and warm:
                 # It stays up and warm, without working through the load a second time.
                 fleet.ask(standby, "stop-warm-up", within_s=30.0)
                 self._warming_since_s = None
