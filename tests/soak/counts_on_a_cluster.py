@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -18,7 +17,6 @@ def keep(frame: DataFrame, batch: int) -> None:
 
 
 def main() -> None:
-    os.environ["SPARK_WORKER_DIR"] = str(FOLDER / "work")  # else the workers of this cluster write into Spark's own
     spark = (
         SparkSession.builder.master("local-cluster[2,1,640]")
         .config("spark.ui.enabled", "false")

@@ -13,6 +13,7 @@ import pytest
 from tests.agent import test_driver
 from tests.agent.drivers import LONG_S, Driver, driver, end, start
 from tidewise.core import PermanentError
+from tidewise.engines.spark.audit import audit
 from tidewise.engines.spark.progress import parse_progress
 from tidewise_agent.lease import Lease
 
@@ -112,6 +113,8 @@ def test_executors_join_and_leave_and_state_that_cannot_be_cut_anew_is_left_alon
     # The last batch of the one that was killed may have been written and not committed; it is the same again then.
     assert sorted(set(written)) == [(batch, 10 * (batch + 1)) for batch in range(written[-1][0] + 1)]
     assert len(written) - len(set(written)) <= 1
+    found = audit(tmp_path / "checkpoint")
+    assert found.clean, found.sentences()
 
 
 def check_executors_join_and_leave(one: Driver) -> None:

@@ -48,6 +48,8 @@ _LEAST_CONTENTION = 0.005
 """Of executors on machines of their own; what one machine shows of it is taken where it is more."""
 _HANDOVER_S_PER_GIB, _REDEPLOY_S_PER_GIB, _REPARTITION_S_PER_GIB = 1.0, 2.0, 20.0
 _OUT_OF_MEMORY_S = 20.0
+_HANDOVER_GAP_S, _HANDOVER_PREPARATION_S = 1.6, 27.0
+"""Of a job with little to do; where two applications want more than the machine has, a handover may never get warm."""
 _FEWEST_FOR_SPREAD = 3
 _SPREAD = 0.2
 """Of whatever was measured too seldom to tell its spread."""
@@ -82,9 +84,9 @@ class _Times:
         self._interval_s = measured.circumstances.commit_interval_s
 
     def changes(self, mechanism: Mechanism) -> list[Change]:
-        """Those that were made; BadInputError where there was none."""
+        """Those that were made; BadInputError where there was none, though a handover may fail on a small machine."""
         made = [one for one in self._measured.changes if one.mechanism is mechanism and not one.failure]
-        if not made:
+        if not made and mechanism is not Mechanism.HANDOVER:
             raise BadInputError(f"no {mechanism} was measured, or none succeeded: measure again, with more --seconds")
         return made
 
@@ -186,9 +188,9 @@ def fit_spark_local(measured: SparkMeasurement) -> SparkFit:
             Mechanism.LIVE: MechanismProfile(gap_s=0.0),
             Mechanism.QUERY_RESTART: _mechanism(gaps[Mechanism.QUERY_RESTART]),
             Mechanism.HANDOVER: _mechanism(
-                gaps[Mechanism.HANDOVER],
+                gaps[Mechanism.HANDOVER] or [_HANDOVER_GAP_S],
                 per_gib_s=_HANDOVER_S_PER_GIB,
-                preparation_s=neat(_middle(warming)),
+                preparation_s=neat(_middle(warming or [_HANDOVER_PREPARATION_S])),
                 runs_double=True,
             ),
             Mechanism.REDEPLOY: _mechanism(gaps[Mechanism.REDEPLOY], per_gib_s=_REDEPLOY_S_PER_GIB, warm_up=warm_up),
@@ -285,6 +287,8 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def _figure(name: str, values: Sequence[float], unit: str = " s") -> Figure:
+    if not values:
+        return Figure(name=name, value="assumed", borne_out="was not measured, or did not succeed")
     said = "1 time" if len(values) == 1 else f"{len(values)} times, {min(values):.2f} to {max(values):.2f}"
     return Figure(name=name, value=f"{_middle(values):.2f}{unit}", borne_out=said)
 
@@ -293,6 +297,8 @@ def preface(measured: SparkMeasurement) -> str:
     """Where the numbers come from, for the head of the profile."""
     told = measured.circumstances
     low, high = min(told.load_averages), max(told.load_averages)
+    handed_over = any(one.mechanism is Mechanism.HANDOVER and not one.failure for one in measured.changes)
+    handover = "" if handed_over else ", and the handover, which did not succeed in it"
     machine = f"{told.machine_cores} cores (load average {low:.0f} to {high:.0f})"
     return f"""\
 A YSB-like job (views per campaign and window) on Spark standalone, on one machine.
@@ -301,7 +307,8 @@ Fitted on a measurement of {told.date}: Spark {told.pyspark}, {machine}, executo
 Stretches in which the executors wanted more cores than the machine has are left out: executors have their cores here.
 Not in that measurement, and so assumed: contention of slots and of executors on many machines, the effect of the size
 of the state on a gap, what happens when memory is full and how slow an executor becomes before, and the spread of what
-was seen less than three times. The noise of capacity and of batches cannot be told apart: all of it is the batches'."""
+was seen less than three times{handover}.
+The noise of capacity and of batches cannot be told apart: all of it is the batches'."""
 
 
 def table_of(fit: SparkFit) -> str:

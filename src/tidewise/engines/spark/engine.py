@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 _CALL_IN_WITHIN_S = 20.0
 
 COSTS = {
-    Mechanism.LIVE: ChangeCost(mechanism=Mechanism.LIVE, gap_s=0.0, preparation_s=10.0),
+    Mechanism.LIVE: ChangeCost(mechanism=Mechanism.LIVE, gap_s=0.0, preparation_s=5.0),
     Mechanism.QUERY_RESTART: ChangeCost(mechanism=Mechanism.QUERY_RESTART, gap_s=1.5),
     Mechanism.HANDOVER: ChangeCost(mechanism=Mechanism.HANDOVER, gap_s=2.0, preparation_s=30.0, runs_double=True),
     Mechanism.REPARTITION: ChangeCost(mechanism=Mechanism.REPARTITION, gap_s=8.0),
