@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -245,7 +246,10 @@ def test_the_program_writes_what_can_be_read(
     pretended: _Pretended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["measure", str(tmp_path / "m.json"), "--quick"])
+    asked: list[int] = []
+    monkeypatch.setattr("signal.signal", lambda number, _handler: asked.append(number))
     program.main()
     assert pretended.asked
+    assert asked == [signal.SIGTERM]  # nothing is left behind by whoever ends it
     assert read_measurement(tmp_path / "m.json").circumstances.work == program._WORK
     assert "rates on 2 executors" in capsys.readouterr().err

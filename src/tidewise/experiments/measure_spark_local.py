@@ -12,6 +12,7 @@ import os
 import platform
 import resource
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -567,9 +568,11 @@ def main() -> None:
     """Measure, and write what was found."""
     parser = argparse.ArgumentParser(prog="python -m tidewise.experiments.measure_spark_local", description=__doc__)
     parser.add_argument("to", type=Path, help="the JSON file to write")
-    parser.add_argument("--seconds", type=float, default=400.0, help="about how long it may take (default: 400)")
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long to begin further rounds (default: 600)")
     parser.add_argument("--quick", action="store_true", help="try it out: two executors, two rates, no new application")
     options = parser.parse_args()
+    # Whoever ends it, cluster and job are ended with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         measure(
             seconds=options.seconds,

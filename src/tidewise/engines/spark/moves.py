@@ -397,7 +397,7 @@ def repartition(fleet: Fleet, request: ChangeRequest) -> Moved:
     gap_s, detail = 0.0, ""
     if partitions is not None and partitions != application.configuration.state_partitions:
         if not fleet.ask(application, "describe")["can_repartition"]:
-            raise MoveFailedError("this version of Spark cannot cut state anew (4.2 and newer can); nothing was stopped")
+            raise MoveFailedError("this Spark cannot cut state anew (4.2 and newer can); nothing was stopped")
         with _drained(fleet, application, request) as drained:
             fleet.ask(
                 application, "repartition", {"partitions": partitions}, within_s=max(1.0, _left_s(fleet, request))
