@@ -25,6 +25,7 @@ BENCHES: dict[str, Bench] = {
     "spark-live": spark_live.measure,
     "spark-drain": spark_drain.measure,
     "spark-handover": spark_handover.measure,
+    "spark-handover-state": spark_handover.measure_with_state,
     "spark-recovery": spark_recovery.measure,
     "spark-agent": spark_agent.measure,
 }

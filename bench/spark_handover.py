@@ -11,6 +11,7 @@ import numpy as np
 from bench.page import table
 from bench.spark_job import BenchJob, local_cluster, running_job
 from tidewise.core import ChangeStatus, Configuration, Mechanism, Purpose, Usage
+from tidewise.engines.spark.cluster import LocalCluster
 
 _GOAL_MEDIAN_S, _GOAL_WORST_S = 2.0, 5.0
 _BATCHES_AFTER_S = 12.0
@@ -27,27 +28,20 @@ class _Move:
 
 
 def measure(_traces: Path | None) -> str:
-    """Six handovers without state, two each at about 100 MB and 1 GB, and a cold restart among each."""
+    """Six handovers without state, and a cold restart among them."""
+    return _section(((0, 6),))
+
+
+def measure_with_state(_traces: Path | None) -> str:
+    """Two handovers each at about 100 MB and 1 GB of state, and a cold restart after each pair."""
+    return _section(((100, 2), (1000, 2)))
+
+
+def _section(sizes: tuple[tuple[int, int], ...]) -> str:
     rows = []
     with local_cluster() as cluster:
-        for state_mb, handovers in ((0, 6), (100, 2), (1000, 2)):
-            memory_mib = 1536 if state_mb < 1000 else 2560
-            small = Configuration(
-                executors=2, cores_per_executor=0.5, memory_mib_per_executor=memory_mib, commit_interval_s=1.0
-            )
-            large = replace(small, cores_per_executor=0.75, memory_mib_per_executor=memory_mib + 256)
-            fill = ("--state-mb", str(state_mb)) if state_mb else ()
-            # State is filled at 1 MB for a thousand records; at first a large backlog fills it quickly.
-            with running_job(cluster, small, rate_per_s=3000.0, program="copy", arguments=fill) as bench:
-                _fill(bench, state_mb)
-                moves = {Mechanism.HANDOVER: list[_Move](), Mechanism.REDEPLOY: list[_Move]()}
-                for number in range(handovers):
-                    target = large if number % 2 == 0 else small
-                    moves[Mechanism.HANDOVER].append(_move(bench, target, Mechanism.HANDOVER))
-                    if number == 1:
-                        moves[Mechanism.REDEPLOY].append(_move(bench, target, Mechanism.REDEPLOY))
-                state_mib = max(report.state_mib or 0.0 for report in bench.reports[-30:])
-            rows += [_row(state_mb, state_mib, mechanism, found) for mechanism, found in moves.items()]
+        for state_mb, handovers in sizes:
+            rows += _moves_with(cluster, state_mb, handovers)
     head = ["state", "change", "done", "gap: median", "worst", "latency p95: median", "worst", "took", "double running"]
     return (
         "The copy job at 3,000 records/s, 1 s trigger, 2 executors, cores and memory changed at each move (the cold "
@@ -55,6 +49,26 @@ def measure(_traces: Path | None) -> str:
         "less one trigger interval; the goal for small state is a median of 2 s and 5 s at worst. Latency: the highest "
         "p95 of a one-second report from the start of the warm-up until ten batches after.\n\n" + table(head, rows)
     )
+
+
+def _moves_with(cluster: LocalCluster, state_mb: int, handovers: int) -> list[list[str]]:
+    memory_mib = 1536 if state_mb < 1000 else 2560
+    small = Configuration(
+        executors=2, cores_per_executor=0.5, memory_mib_per_executor=memory_mib, commit_interval_s=1.0
+    )
+    large = replace(small, cores_per_executor=0.75, memory_mib_per_executor=memory_mib + 256)
+    fill = ("--state-mb", str(state_mb)) if state_mb else ()
+    # State is filled at 1 MB for a thousand records; at first a large backlog fills it quickly.
+    with running_job(cluster, small, rate_per_s=3000.0, program="copy", arguments=fill) as bench:
+        _fill(bench, state_mb)
+        moves = {Mechanism.HANDOVER: list[_Move](), Mechanism.REDEPLOY: list[_Move]()}
+        for number in range(handovers):
+            target = large if number % 2 == 0 else small
+            moves[Mechanism.HANDOVER].append(_move(bench, target, Mechanism.HANDOVER))
+            if number == 1:
+                moves[Mechanism.REDEPLOY].append(_move(bench, target, Mechanism.REDEPLOY))
+        state_mib = max(report.state_mib or 0.0 for report in bench.reports[-30:])
+    return [_row(state_mb, state_mib, mechanism, found) for mechanism, found in moves.items()]
 
 
 def _fill(bench: BenchJob, state_mb: int) -> None:
@@ -79,6 +93,7 @@ def _move(bench: BenchJob, target: Configuration, mechanism: Mechanism) -> _Move
     took_s = bench.clock.now_s() - began_s
     bench.watch(_BATCHES_AFTER_S)
     latencies_s = bench.latencies_s(began_s)
+    print(f"{mechanism} {outcome.status}: gap {outcome.gap_s:.2f} s, took {took_s:.0f} s {outcome.detail}", flush=True)
     return _Move(
         gap_s=outcome.gap_s,
         took_s=took_s,
