@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -185,7 +186,12 @@ def test_a_full_disk_for_the_output_is_told(tmp_path: Path) -> None:
 
 def test_stopping_it_is_one_sentence(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tidewise.cli", "demo", "--simulated"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tidewise.cli", "demo", "--simulated"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Whoever started the tests in the background has told them, and so their children, to ignore Ctrl-C.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 -- no threads here
     )
     assert process.stderr is not None
     process.stderr.readline()  # "checking the plan"

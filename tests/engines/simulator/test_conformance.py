@@ -23,3 +23,7 @@ class TestMicroBatchSimulator(EngineConformance):
 
     def start_configuration(self) -> Configuration:
         return Configuration(executors=12, memory_mib_per_executor=1024, commit_interval_s=1.0, state_partitions=8)
+
+    def fault(self, engine: Engine) -> str | None:
+        assert "driver-kill" in engine.faults
+        return "driver-kill"  # one executor of twelve that is down for a second or two is not felt
