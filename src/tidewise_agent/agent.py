@@ -17,7 +17,8 @@ from types import TracebackType
 from typing import Any
 
 from tidewise_agent import VERSION
-from tidewise_agent.engine import DriverJvm
+from tidewise_agent.files import write_whole
+from tidewise_agent.jvm import DriverJvm
 from tidewise_agent.link import Link, Message
 from tidewise_agent.queries import ManagedQuery, Recipe
 from tidewise_agent.spec import OWNER_VARIABLE, AgentSpec
@@ -88,10 +89,7 @@ class Agent:
     def _leave_identity(self, jvm: DriverJvm) -> None:
         """Before any query can start: whoever wants to take over has to know what must be dead first."""
         identity = {"pid": os.getpid(), "jvm_pid": jvm.pid(), "spark_application": jvm.application_id}
-        path = Path(self._spec.identity_file)
-        temporary = path.with_name(path.name + ".new")
-        temporary.write_text(json.dumps(identity), encoding="utf-8")
-        temporary.replace(path)
+        write_whole(Path(self._spec.identity_file), json.dumps(identity))
 
     def _watch_for_the_end(self) -> None:
         original = sys.excepthook

@@ -18,6 +18,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tidewise_agent.files import write_whole
+from tidewise_agent.proc import stat_of
+
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 EXECUTORS_LEAVE_S = 5.0
 """Executors end themselves within this time after their driver died."""
@@ -57,7 +60,7 @@ class Lease:
         self._path = folder / "lease.json"
         self._application = application
         self._run = run
-        self._processes: list[list[int | None]] = [[pid, started_ticks(pid)] for pid in processes]
+        self._processes: list[list[int | None]] = [[pid, _started_ticks(pid)] for pid in processes]
         self._epoch: int | None = None
 
     @property
@@ -136,12 +139,7 @@ class Lease:
             return None
 
     def _write(self, holder: Holder) -> None:
-        temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(asdict(holder), file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._path)
+        write_whole(self._path, json.dumps(asdict(holder)), durable=True)
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -153,16 +151,21 @@ class Lease:
 
 def _is_dead(pid: int, ticks: int | None) -> bool:
     """Whether a process is known to be dead: its number is free, or was given to a younger one."""
-    now = started_ticks(pid)
-    if now is not None:
-        return now != ticks
+    stat = stat_of(pid)
+    if stat is not None:
+        return stat.is_dead or stat.started_ticks != ticks
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
     except PermissionError:
         return False
-    return Path(f"/proc/{pid}/stat").exists()  # a zombie runs no more; without /proc nothing can be told
+    return False  # it is there, and nothing is told of it
+
+
+def _started_ticks(pid: int) -> int | None:
+    stat = stat_of(pid)
+    return None if stat is None else stat.started_ticks
 
 
 def this_host() -> str:
@@ -172,15 +175,6 @@ def this_host() -> str:
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip())
         parts.append(str(Path("/proc/self/ns/pid").readlink()))
     return " ".join(parts)
-
-
-def started_ticks(pid: int) -> int | None:
-    """When the process with this number was started, so that a number that was given again is noticed; None: dead."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in "ZX" else int(fields[19])
 
 
 def bookkeeping_folder(checkpoint: str, *, state_folder: str) -> Path:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidewise_agent.engine import DriverJvm
+from tidewise_agent.jvm import DriverJvm
 from tidewise_agent.lease import Lease, bookkeeping_folder, local_path
 from tidewise_agent.ledger import Ledger
 from tidewise_agent.scratch import clone_checkpoint, numbers_in, remove

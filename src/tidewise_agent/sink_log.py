@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tidewise_agent.files import write_whole
+
 _HEADER = "v1"
 _COMPACT_EVERY = 10
 """Spark's own default for `spark.sql.streaming.fileSink.log.compactInterval`."""
@@ -51,6 +53,4 @@ def _lines(entry: Path) -> list[str]:
 
 def _write(entry: Path, lines: list[str]) -> None:
     # Spark keeps a checksum beside each file it writes; one that is missing is not looked for.
-    temporary = entry.with_name(f".{entry.name}.new")
-    temporary.write_text("\n".join([_HEADER, *lines]), encoding="utf-8")
-    temporary.replace(entry)
+    write_whole(entry, "\n".join([_HEADER, *lines]))

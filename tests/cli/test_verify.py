@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-import typer
 
 from tests.engines.spark.histories import counting
-from tidewise.cli import app as commands
 from tidewise.cli import main
-from tidewise.cli.verify import verify
 
 
 class Run(Protocol):
@@ -22,11 +19,6 @@ class Run(Protocol):
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    only = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    only.callback()(lambda: None)
-    only.command()(verify)
-    monkeypatch.setattr(commands, "app", only)
-
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["tidewise", "verify", *arguments])
         with pytest.raises(SystemExit) as ended:

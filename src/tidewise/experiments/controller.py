@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from tidewise.control.clock import SystemClock
 from tidewise.core import BadInputError, PermanentError, TemporaryError
@@ -25,13 +22,13 @@ from tidewise.experiments.comparison import run_name
 from tidewise.experiments.job_file import JobFile
 from tidewise.experiments.live import LiveRun, LiveSetting, LiveView, Observer
 from tidewise.experiments.record import JOURNAL_FILE, PARTIAL_SUFFIX, RUN_FILE, Run
+from tidewise.experiments.signals import asked_to_stop
 
 _LOG = logging.getLogger(__name__)
 
 _SEED = 1
 _CLUSTER = "cluster"
 _JOB = "job"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +132,7 @@ class Controller:
         KeyboardInterrupt: it was stopped at once, or before it had begun. PermanentError: it cannot be done, and all
         is stopped. Any other error leaves the job running, for the next controller to take back.
         """
-        with self._listening():
+        with asked_to_stop(self._asked_to_stop):
             try:
                 run = self._run()
             except (KeyboardInterrupt, PermanentError):
@@ -210,23 +207,13 @@ class Controller:
 
     # Signals.
 
-    @contextmanager
-    def _listening(self) -> Iterator[None]:
-        def heard(_number: int, _frame: FrameType | None) -> None:
-            self._asked += 1
-            if self._live is None and self._asked == 1:
-                raise KeyboardInterrupt
-            if self._asked == 1 and self._live is not None:
-                self._live.stop("it was stopped")
-            elif self._asked == 2:
-                raise KeyboardInterrupt
-
-        before = {number: signal.signal(number, heard) for number in _SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def _asked_to_stop(self) -> None:
+        """The first time the run ends in order, if there is one; the second time, or before there is one, at once."""
+        self._asked += 1
+        if self._asked == 1 and self._live is not None:
+            self._live.stop("it was stopped")
+        elif self._asked <= 2:
+            raise KeyboardInterrupt
 
     # What other commands ask.
 

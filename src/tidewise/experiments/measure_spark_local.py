@@ -60,6 +60,7 @@ from tidewise.experiments.spark_measurement import (
 )
 from tidewise.jobs.embedded import NAME
 from tidewise.jobs.schedule import Schedule, write_schedule
+from tidewise_agent.proc import stat_of
 
 MOST_EXECUTORS = 4
 _WORK = 400
@@ -425,12 +426,8 @@ def _tree(pid: int) -> list[int]:
 
 
 def _process_cpu_s(pid: int) -> float:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    user, system = text[text.rindex(")") + 1 :].split()[11:13]
-    return (int(user) + int(system)) / _TICKS_PER_S
+    stat = stat_of(pid)
+    return 0.0 if stat is None else stat.cpu_s
 
 
 def _machine_cpu_s() -> float:

@@ -8,13 +8,12 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import FrameType
 
 from tidewise.core import PermanentError
 from tidewise.core.checks import require, require_finite
+from tidewise.experiments.signals import asked_to_stop
 
 _LOG = logging.getLogger(__name__)
 
@@ -22,7 +21,6 @@ TRY_AGAIN = 75
 """The exit code of a controller that could not go on now, and might later."""
 _FINAL = frozenset({0, 2, 130})
 """Done; refused for a reason that stays; stopped at once. Any other end is a death."""
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _POLL_S = 0.1
 
 
@@ -68,7 +66,7 @@ class Supervisor:
 
     def run(self) -> int:
         """The exit code of the controller, negative where a signal ended it; PermanentError where it died too often."""
-        with self._listening():
+        with asked_to_stop(self._ask):
             while True:
                 code = self._run_once()
                 if code in _FINAL or self._asked:
@@ -116,18 +114,6 @@ class Supervisor:
         self._asked += 1
         self._asked_at_s = time.monotonic()
         self._woken.set()
-
-    @contextmanager
-    def _listening(self) -> Iterator[None]:
-        def heard(_number: int, _frame: FrameType | None) -> None:
-            self._ask()
-
-        before = {number: signal.signal(number, heard) for number in _SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _how(code: int) -> str:

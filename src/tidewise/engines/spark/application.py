@@ -63,10 +63,7 @@ class Application:
     configuration: Configuration
     """What it was launched as, and has become by live changes and query restarts."""
     folder: Path
-    standby: bool
     process: ProcessIdentity
-    launched_at_s: float
-    """On the clock of the run."""
     child: subprocess.Popen[bytes] | None = None
     """None: an earlier controller started it."""
     target: int = 1
@@ -95,9 +92,7 @@ class Application:
         return {
             "key": self.key,
             "folder": str(self.folder),
-            "standby": self.standby,
             "process": self.process.to_dict(),
-            "launched_at_s": self.launched_at_s,
             "target": self.target,
         }
 
@@ -209,7 +204,6 @@ def launch(
     token: str,
     standby: bool,
     gone: tuple[str, ...],
-    now_s: float,
 ) -> Application:
     """Start the program as a process of its own, which outlives the controller."""
     program.check()
@@ -260,9 +254,7 @@ def launch(
         key=key,
         configuration=configuration,
         folder=folder,
-        standby=standby,
         process=process,
-        launched_at_s=now_s,
         child=child,
         target=configuration.executors,
     )

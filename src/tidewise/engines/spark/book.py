@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from tidewise.core import BadInputError, ChangeOutcome, ChangeStatus, Configuration
+from pydantic import TypeAdapter
+
+from tidewise.core import BadInputError, ChangeOutcome, Configuration
+from tidewise.engines.spark.private_files import write_private
 
 _FILE = "job.json"
+_OUTCOME = TypeAdapter(ChangeOutcome)
+_CONFIGURATION = TypeAdapter(Configuration)
 
 
 def configuration_to_dict(configuration: Configuration) -> dict[str, Any]:
     """A configuration as plain data."""
-    return asdict(configuration)
+    content: dict[str, Any] = _CONFIGURATION.dump_python(configuration, mode="json")
+    return content
 
 
 def configuration_from_dict(content: dict[str, Any]) -> Configuration:
-    """What `configuration_to_dict` wrote, also after JSON has made lists of its pairs."""
-    settings = tuple((str(name), str(value)) for name, value in content["settings"])
-    return Configuration(**{**content, "settings": settings})
+    """What `configuration_to_dict` wrote."""
+    return _CONFIGURATION.validate_python(content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +83,7 @@ class Book:
     def write(self) -> None:
         """Replace the file as a whole; only the owner may read it, because the token is in it."""
         content = {name: value for name, value in asdict(self).items() if name != "folder"}
-        temporary = self.folder / f"{_FILE}.new"
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.folder / _FILE)
+        write_private(self.folder / _FILE, json.dumps(content))
 
     def having(self, **changes: Any) -> Self:  # noqa: ANN401 -- the fields of this class
         """The same with these fields, written."""
@@ -95,23 +93,8 @@ class Book:
 
     def outcome(self, request_id: str) -> ChangeOutcome | None:
         content = self.outcomes.get(request_id)
-        if content is None:
-            return None
-        return ChangeOutcome(
-            request_id=request_id,
-            status=ChangeStatus(content["status"]),
-            finished_at_s=content["finished_at_s"],
-            configuration=configuration_from_dict(content["configuration"]),
-            gap_s=content["gap_s"],
-            detail=content["detail"],
-        )
+        return None if content is None else _OUTCOME.validate_python(content)
 
     def with_outcome(self, outcome: ChangeOutcome) -> Self:
-        content = {
-            "status": outcome.status.value,
-            "finished_at_s": outcome.finished_at_s,
-            "configuration": configuration_to_dict(outcome.configuration),
-            "gap_s": outcome.gap_s,
-            "detail": outcome.detail,
-        }
+        content = _OUTCOME.dump_python(outcome, mode="json")
         return self.having(change=None, outcomes={**self.outcomes, outcome.request_id: content})

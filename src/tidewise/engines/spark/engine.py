@@ -161,8 +161,7 @@ class SparkEngine:
                 fleet.active_key = holder
         for application in list(fleet.applications.values()):
             if application.key != fleet.active_key:
-                while not fleet.end(application):
-                    _LOG.warning("It cannot be confirmed yet that %s is gone", application.key)
+                fleet.end_for_sure(application)
         with fleet.news:
             active = fleet.applications.get(fleet.active_key or "")
         if active is not None and active.is_driver_alive:

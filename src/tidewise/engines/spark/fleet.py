@@ -53,13 +53,10 @@ class Fleet:
         self.news = threading.Condition(threading.RLock())
         self.applications: dict[str, Application] = {}
         self.active_key: str | None = None
-        self.candidate_key: str | None = None
         self.standby_key: str | None = None
         self.status = JobStatus.DOWN
         self.details: dict[str, Message] = {}
         """The last executor details of each application."""
-        self.lost_messages = 0
-        self._book = book
         self._unix_offset_s = time.time() - clock.now_s()
         self._since_s = clock.now_s()
         """What was committed before this controller came is not told of as if it had happened now."""
@@ -75,16 +72,8 @@ class Fleet:
         )
 
     @property
-    def book(self) -> Book:
-        return self._book
-
-    @book.setter
-    def book(self, book: Book) -> None:
-        self._book = book
-
-    @property
     def home(self) -> Path:
-        return self._book.folder
+        return self.book.folder
 
     @property
     def active(self) -> Application:
@@ -125,7 +114,6 @@ class Fleet:
             token=self.book.token,
             standby=standby,
             gone=self.book.dead,
-            now_s=self.clock.now_s(),
         )
         with self.news:
             self.applications[key] = application
@@ -142,9 +130,7 @@ class Fleet:
                     key=key,
                     configuration=configuration_from_dict(self.book.configurations[key]),
                     folder=Path(content["folder"]),
-                    standby=bool(content["standby"]),
                     process=process,
-                    launched_at_s=float(content["launched_at_s"]),
                     target=int(content["target"]),
                 )
             self.active_key = self.book.active
@@ -188,20 +174,23 @@ class Fleet:
                 self.applications.pop(application.key, None)
                 self.details.pop(application.key, None)
                 self.book = self.book.having(dead=(*self.book.dead, application.key))
-                for name in ("candidate_key", "standby_key"):
-                    if getattr(self, name) == application.key:
-                        setattr(self, name, None)
+                if self.standby_key == application.key:
+                    self.standby_key = None
                 self.save()
             self.news.notify_all()
         return gone
 
+    def end_for_sure(self, application: Application, *, give_up: Callable[[], bool] = lambda: False) -> None:
+        """End it, however long that takes: where death cannot be confirmed, nobody else may write."""
+        while not self.end(application) and not give_up():
+            _LOG.warning("It cannot be confirmed yet that %s is gone; nobody else may write", application.key)
+            time.sleep(1.0)
+
     def make_active(self, application: Application) -> None:
         with self.news:
             self.active_key = application.key
-            application.standby = False
-            for name in ("candidate_key", "standby_key"):
-                if getattr(self, name) == application.key:
-                    setattr(self, name, None)
+            if self.standby_key == application.key:
+                self.standby_key = None
             self.save()
             self.tell_configuration()
 
@@ -369,7 +358,6 @@ class Fleet:
         self._note(application, str(message["sentence"]))
 
     def _hear_dropped(self, application: Application, message: Message) -> None:
-        self.lost_messages += int(message["messages"])
         self._note(application, f"{message['messages']} messages were lost while the controller was away")
 
     def _hear_ending(self, application: Application, message: Message) -> None:

@@ -32,7 +32,7 @@ from tidewise.engines.spark.application import Application, QueryFacts
 from tidewise.engines.spark.audit import Audit, audit
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.faults import Faults
-from tidewise.engines.spark.fleet import Fleet, MoveFailedError
+from tidewise.engines.spark.fleet import Fleet
 from tidewise.engines.spark.moves import check, move
 from tidewise.engines.spark.reports import ExecutorSample, ReportDetail
 from tidewise.engines.spark.supervision import Recovery, Supervisor
@@ -236,7 +236,7 @@ class SparkJob:
         try:
             moved = move(fleet, request)
             detail, gap_s = moved.detail, moved.gap_s
-        except (MoveFailedError, TemporaryError, PermanentError) as error:
+        except (TemporaryError, PermanentError) as error:
             status, detail = ChangeStatus.FAILED, str(error)
         except Exception as error:  # noqa: BLE001 -- whatever it was, the change has failed and has to end
             _LOG.exception("A change failed for a reason nobody thought of")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -245,8 +244,6 @@ def handover(fleet: Fleet, request: ChangeRequest) -> Moved:
     """A second application warms up beside the first, which then drains and lets it take over."""
     old, target = fleet.active, request.target
     successor = fleet.launch(target, standby=True)
-    with fleet.news:
-        fleet.candidate_key = successor.key
     try:
         _expect_warm(fleet, old, successor, request)
         _expect_same_queries(old, successor)
@@ -258,12 +255,12 @@ def handover(fleet: Fleet, request: ChangeRequest) -> Moved:
                 _expect_commits(fleet, successor, request)
             except BaseException:
                 # The old one may go on only when this one cannot write any more.
-                _end_for_sure(fleet, successor)
+                fleet.end_for_sure(successor)
                 raise
             drained.done()
     except BaseException:
         if fleet.active_key != successor.key:
-            _end_for_sure(fleet, successor)
+            fleet.end_for_sure(successor)
         raise
     fleet.make_active(successor)
     if not fleet.retire(old):
@@ -318,12 +315,6 @@ def _expect_same_queries(old: Application, successor: Application) -> None:
         raise MoveFailedError(f"a query of the program cannot be moved, so none is: {', '.join(fixed)}")
 
 
-def _end_for_sure(fleet: Fleet, application: Application) -> None:
-    while not fleet.end(application):
-        _LOG.warning("It cannot be confirmed yet that %s is gone; nothing else may write until it is", application.key)
-        time.sleep(1.0)
-
-
 # Redeploy
 
 
@@ -346,7 +337,7 @@ def redeploy(fleet: Fleet, request: ChangeRequest) -> Moved:
 
 def _end_after_retiring(fleet: Fleet, application: Application) -> None:
     if not fleet.retire(application):
-        _end_for_sure(fleet, application)
+        fleet.end_for_sure(application)
 
 
 def cold_start(fleet: Fleet, configuration: Configuration, *, within_s: float) -> Application:
@@ -356,7 +347,7 @@ def cold_start(fleet: Fleet, configuration: Configuration, *, within_s: float) -
         fleet.make_active(application)
         _expect_start(fleet, application, within_s=within_s)
     except BaseException:
-        _end_for_sure(fleet, application)
+        fleet.end_for_sure(application)
         raise
     return application
 

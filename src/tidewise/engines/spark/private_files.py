@@ -17,11 +17,13 @@ def create_private(path: Path) -> TextIO:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write or replace such a file, whole or not at all."""
+    """Write or replace such a file, whole or not at all; when this returns, it outlives the power supply."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
     with create_private(fresh) as file:
         file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     fresh.replace(path)
 
 

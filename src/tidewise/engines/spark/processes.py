@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from tidewise.core import BadInputError, PermanentError
+from tidewise_agent.proc import ProcessStat, stat_of
 
 _PROC = Path("/proc")
 _POLL_S = 0.02
@@ -24,25 +25,6 @@ def wait_until(condition: Callable[[], bool], *, deadline_s: float, poll_s: floa
             return False
         time.sleep(poll_s)
     return True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stat:
-    """What /proc/PID/stat says of a process, as far as it matters here."""
-
-    state: str
-    parent: int
-    started_ticks: int
-
-
-def _stat(pid: int) -> _Stat | None:
-    try:
-        text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # The name stands in brackets and may hold anything, brackets and spaces included: read behind the last one.
-    fields = text[text.rindex(")") + 1 :].split()
-    return _Stat(state=fields[0], parent=int(fields[1]), started_ticks=int(fields[19]))
 
 
 def can_find() -> bool:
@@ -66,7 +48,7 @@ class ProcessIdentity:
         """The process that has this number now, or None."""
         if not can_find():
             return cls(pid=pid, started_ticks=None) if _exists(pid) else None
-        stat = _stat(pid)
+        stat = stat_of(pid)
         return None if stat is None else cls(pid=pid, started_ticks=stat.started_ticks)
 
     @classmethod
@@ -87,7 +69,7 @@ class ProcessIdentity:
         if self.started_ticks is None:
             return _exists(self.pid)
         stat = self._stat()
-        return stat is not None and stat.state not in "ZX"
+        return stat is not None and not stat.is_dead
 
     def is_stopped(self) -> bool:
         """Whether it was frozen by SIGSTOP (or a debugger); False where the system does not tell."""
@@ -130,8 +112,8 @@ class ProcessIdentity:
         """Whether it ended before the deadline."""
         return wait_until(lambda: not self.is_alive(), deadline_s=deadline_s)
 
-    def _stat(self) -> _Stat | None:
-        stat = _stat(self.pid)
+    def _stat(self) -> ProcessStat | None:
+        stat = stat_of(self.pid)
         return stat if stat is not None and stat.started_ticks == self.started_ticks else None
 
 
@@ -173,9 +155,9 @@ def find_with_environment(variable: str, value: str) -> tuple[ProcessIdentity, .
 
 def descendants(pid: int) -> tuple[ProcessIdentity, ...]:
     """All living processes below this one, nearest first; none where the system does not tell."""
-    children: dict[int, list[tuple[int, _Stat]]] = {}
+    children: dict[int, list[tuple[int, ProcessStat]]] = {}
     for each in _pids():
-        stat = _stat(each)
+        stat = stat_of(each)
         if stat is not None:
             children.setdefault(stat.parent, []).append((each, stat))
     below: list[ProcessIdentity] = []

@@ -59,10 +59,6 @@ class Supervisor:
         """Whether the program has ended by itself, in order."""
         self.stopping = False
 
-    @property
-    def is_recovering(self) -> bool:
-        return self._recovering
-
     def look(self) -> None:
         """One round; returns at once."""
         if self.stopping or self.ended or self.given_up is not None:
@@ -164,17 +160,12 @@ class Supervisor:
             self._busy.release()
 
     def _bury(self, dead: Application) -> bool:
-        """Make sure that nothing of it lives; whether the program had ended in order.
-
-        Where death cannot be confirmed, nobody else may write: it waits.
-        """
+        """Make sure that nothing of it lives; whether the program had ended in order."""
         time.sleep(0.2)  # its last words may still be on the way
         in_order = dead.exit_code == 0 or (
             dead.child is None and dead.ending and dead.failure is None and dead.stopped_by_program
         )
-        while not self._fleet.end(dead) and not self.stopping:
-            _LOG.warning("It cannot be confirmed yet that %s is gone; its successor waits", dead.key)
-            time.sleep(1.0)
+        self._fleet.end_for_sure(dead, give_up=lambda: self.stopping)
         return in_order
 
     def _replace(self, configuration: Configuration, died_at_s: float) -> tuple[float | None, bool]:
@@ -218,8 +209,7 @@ class Supervisor:
                 return True
         except (TemporaryError, PermanentError) as error:
             _LOG.warning("The standby could not take over: %s", error)
-        while not fleet.end(standby):
-            time.sleep(1.0)
+        fleet.end_for_sure(standby)
         return False
 
     # The standby

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
-from pathlib import Path
 from typing import Any
+
+from tidewise_agent.proc import stat_of
 
 
 class DriverJvm:
@@ -36,11 +36,8 @@ class DriverJvm:
 
     def cpu_s(self) -> float | None:
         """CPU time of the whole JVM so far; None where the system does not tell."""
-        try:
-            fields = Path(f"/proc/{self.pid()}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        except OSError:
-            return None
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        stat = stat_of(self.pid())
+        return None if stat is None else stat.cpu_s
 
     # Executors
 
