@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.jobs import write_job
-from tidewise.control.clock import SystemClock
-from tidewise.core import BadInputError, Meter, Purpose, Usage
+from tidewise.control import SqliteJournal
+from tidewise.core import BadInputError, Meter, Paused, Purpose, Resumed, Usage
 from tidewise.experiments.channel import Channel
 from tidewise.experiments.controller import Home
 from tidewise.experiments.job_file import JobFile
@@ -58,12 +58,44 @@ def test_a_second_controller_is_refused_while_the_first_one_lives(tmp_path: Path
 def test_the_clock_of_a_run_begins_once(tmp_path: Path, job: JobFile) -> None:
     home = Home.of(job, tmp_path / "home")
     home.folder.mkdir()
-    began_unix_s = home.began_unix_s()
-    assert home.began_unix_s() == began_unix_s
-    assert SystemClock.since(began_unix_s).now_s() < 60.0
+    first_s = home.clock().now_s()
+    began = (home.folder / "began.json").read_text(encoding="utf-8")
+    assert first_s <= home.clock().now_s() < 60.0
+    assert (home.folder / "began.json").read_text(encoding="utf-8") == began
     (home.folder / "began.json").write_text("{}", encoding="utf-8")
     with pytest.raises(BadInputError, match="cannot be read"):
-        home.began_unix_s()
+        home.clock()
+
+
+def test_a_wall_clock_that_was_put_back_does_not_turn_the_run_back(tmp_path: Path, job: JobFile) -> None:
+    home = Home.of(job, tmp_path / "home")
+    home.partial.mkdir(parents=True)
+    with SqliteJournal(home.partial / "journal.sqlite") as journal:
+        journal.append([Paused(at_s=500.0, by="ops"), Resumed(at_s=700.0, by="ops")])
+    assert 700.0 <= home.clock().now_s() < 760.0
+
+
+def test_a_run_keeps_the_job_file_that_it_began_with(tmp_path: Path, job: JobFile) -> None:
+    home = Home.of(job, tmp_path / "home")
+    home.folder.mkdir()
+    assert home.keep(job)
+    (home.folder / "job").mkdir()
+    (home.folder / "job" / "job.json").touch()
+    job.path.write_text(job.text.replace('name = "small"', 'name = "edited"'), encoding="utf-8")
+    edited = JobFile(job.path)
+    assert not home.keep(edited)
+    again = JobFile(job.path, kept=home.job_file)
+    assert (edited.name, again.name) == ("edited", "small")
+    assert again.program == job.program, "what it names is beside the file that the user wrote"
+
+
+def test_a_job_that_never_began_takes_the_file_as_it_is_now(tmp_path: Path, job: JobFile) -> None:
+    home = Home.of(job, tmp_path / "home")
+    home.folder.mkdir()
+    home.keep(job)
+    job.path.write_text(job.text + "\n# better\n", encoding="utf-8")
+    assert home.keep(JobFile(job.path))
+    assert home.job_file.read_text(encoding="utf-8").endswith("# better\n")
 
 
 @dataclass

@@ -21,7 +21,7 @@ from tidewise.core.readers import did_you_mean
 from tidewise.experiments import compare, load_run
 from tidewise.experiments.channel import ask
 from tidewise.experiments.claim import claimed
-from tidewise.experiments.controller import Controller, Home, clear
+from tidewise.experiments.controller import KEPT_JOB_FILE, Controller, Home, clear
 from tidewise.experiments.job_check import check_job
 from tidewise.experiments.job_file import JobFile
 from tidewise.experiments.live import LiveView
@@ -85,6 +85,12 @@ def run_job(
     supervisor = Supervisor(command)
     with claimed(place.folder, taken=taken):
         _log_to(place.folder / "supervisor.log")
+        if not place.keep(file):
+            sys.stderr.write(
+                f"tidewise: {job} has changed since this run began, and the run goes on with {place.job_file}; for the "
+                f"changes to count, stop it (tidewise stop {place.folder}) and start it again\n"
+            )
+        file = JobFile(job, policy=policy, kept=place.job_file)
         try:
             code = supervisor.run()
         finally:
@@ -110,7 +116,7 @@ def control_job(
     quiet: Annotated[bool, typer.Option("--quiet")] = False,
 ) -> None:
     """What `tidewise run` starts, and starts again: the controller itself."""
-    file = JobFile(job, policy=policy)
+    file = JobFile(job, policy=policy, kept=home / KEPT_JOB_FILE)
     place = Home.of(file, home)
     place.refuse_a_second()
     _log_to(place.folder / "controller.log")

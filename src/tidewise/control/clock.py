@@ -19,9 +19,12 @@ class SystemClock:
         self._woken = False
 
     @classmethod
-    def since(cls, began_unix_s: float) -> SystemClock:
-        """The clock of a run that began at this time of the wall clock, which is read once, here."""
-        return cls(start_s=max(0.0, time.time() - began_unix_s))
+    def since(cls, began_unix_s: float, *, at_least_s: float = 0.0) -> SystemClock:
+        """The clock of a run that began at this time of the wall clock, which is read once, here.
+
+        `at_least_s`: how far the run is known to be, for a wall clock that was put back meanwhile.
+        """
+        return cls(start_s=max(at_least_s, time.time() - began_unix_s))
 
     def now_s(self) -> float:
         return time.monotonic() + self._offset_s

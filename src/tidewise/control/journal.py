@@ -112,6 +112,12 @@ class SqliteJournal:
                 return
             after = rows[-1][0]
 
+    def latest_at_s(self) -> float | None:
+        """The latest time of any event; None where there is none."""
+        with _told(self.path):
+            row = self._open().execute("SELECT max(at_s) FROM event").fetchone()
+        return None if row[0] is None else float(row[0])
+
     def close(self) -> None:
         """Release the file; a second call does nothing."""
         if self._connection is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidewise.control.clock import SystemClock
+from tidewise.control import SqliteJournal, SystemClock
 from tidewise.core import BadInputError, PermanentError, TemporaryError
 from tidewise.engines.spark.book import Book
 from tidewise.engines.spark.cluster import LocalCluster
@@ -29,6 +29,9 @@ _LOG = logging.getLogger(__name__)
 _SEED = 1
 _CLUSTER = "cluster"
 _JOB = "job"
+
+KEPT_JOB_FILE = "job.toml"
+"""In its home: the job file as it was when the run began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +83,27 @@ class Home:
         """Whether a job is there that a controller had: it may still run."""
         return Book.exists(self.folder / _JOB)
 
-    def began_unix_s(self) -> float:
+    @property
+    def job_file(self) -> Path:
+        """A copy of the job file that the run began with: it holds until the run has ended, whatever is edited."""
+        return self.folder / KEPT_JOB_FILE
+
+    def keep(self, job: JobFile) -> bool:
+        """Keep the job file for every controller of this run; whether the one given is what the run began with."""
+        if self.was_left_behind and self.job_file.is_file():
+            return self.job_file.read_text(encoding="utf-8") == job.text
+        write_private(self.job_file, job.text)
+        return True
+
+    def clock(self) -> SystemClock:
+        """The time of the run, which goes on over restarts and never back."""
+        journal, at_least_s = self.partial / JOURNAL_FILE, None
+        if journal.is_file():
+            with SqliteJournal.open_readonly(journal) as read:
+                at_least_s = read.latest_at_s()
+        return SystemClock.since(self._began_unix_s(), at_least_s=at_least_s or 0.0)
+
+    def _began_unix_s(self) -> float:
         """When the clock of the run began; the first one who asks sets it, and no restart changes it."""
         path = self.folder / "began.json"
         try:
@@ -187,7 +210,7 @@ class Controller:
     def _begin(self, cluster: ClusterManager) -> tuple[SparkJob, SystemClock]:
         """Launch the job, or take it back."""
         left = self._home.was_left_behind
-        clock = SystemClock.since(self._home.began_unix_s())
+        clock = self._home.clock()
         self._engine = engine = _engine(self._job_file, self._home, cluster, clock)
         if left:
             self._tell("The job of an earlier controller is taken back.")

@@ -116,9 +116,12 @@ class JobTable(Table):
 class JobFile:
     """A job file made concrete; building it finds what is wrong with it, with the line, and starts nothing."""
 
-    def __init__(self, path: Path, *, policy: str | None = None) -> None:
-        """`policy` takes the place of the one that the file names, with its default settings."""
-        self._file = TomlFile(path)
+    def __init__(self, path: Path, *, policy: str | None = None, kept: Path | None = None) -> None:
+        """`policy` takes the place of the one that the file names, with its default settings.
+
+        `kept`: an earlier copy that is read instead; what the file names is still beside the file itself.
+        """
+        self._file = TomlFile(kept or path)
         self.path = path.absolute()
         table = self._file.read(JobTable)
         self.table = table
@@ -142,6 +145,10 @@ class JobFile:
                 self._check_policy()
         else:
             self._check_policy()
+
+    @property
+    def text(self) -> str:
+        return self._file.text
 
     @property
     def name(self) -> str:

@@ -95,13 +95,13 @@ class TomlFile:
     def __init__(self, path: Path) -> None:
         """BadInputError where there is no such file, or it is no text."""
         self.path = path
-        self._text = _read_text(path)
-        self._lines = _lines(self._text)
+        self.text = _read_text(path)
+        self._lines = _lines(self.text)
 
     def read(self, model: type[Model]) -> Model:
         """The file as this model; BadInputError, and nothing else, for whatever is wrong with it."""
         try:
-            content = tomllib.loads(self._text)
+            content = tomllib.loads(self.text)
         except (ValueError, RecursionError) as error:  # Beside its own error: for endless numbers and deep nesting.
             raise BadInputError(f"{self.path} is not TOML: {error}") from error
         try:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.engines.spark.histories import COMMIT, Story, counting, entry, ledger_line
 from tidewise.core import BadInputError
-from tidewise.engines.spark.audit import Audit, audit
+from tidewise.engines.spark.audit import Audit, audit, state_partitions
 
 
 def codes(found: Audit) -> set[str]:
@@ -54,6 +54,17 @@ def test_a_checkpoint_before_its_first_batch_is_clean_and_proves_nothing(tmp_pat
     assert found.clean
     assert found.first_batch is None
     assert found.sentences()[0].startswith("Nothing to prove yet")
+
+
+def test_a_checkpoint_tells_into_how_many_parts_its_state_is_cut(tmp_path: Path) -> None:
+    checkpoint = counting(tmp_path, batches=11).write()
+    assert state_partitions(checkpoint) is None
+    last = checkpoint / "offsets" / "10"
+    version, _, *sources = last.read_text(encoding="utf-8").split("\n")
+    metadata = '{"batchWatermarkMs":0,"conf":{"spark.sql.shuffle.partitions":"6"}}'
+    last.write_text("\n".join([version, metadata, *sources]), encoding="utf-8")
+    assert state_partitions(checkpoint) == 6
+    assert state_partitions(tmp_path / "not-there") is None
 
 
 def test_a_gap_names_its_range(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tidewise.core import BadInputError
 from tidewise.engines.spark.audit_findings import Findings, Violation
 from tidewise.engines.spark.audit_history import History, Kept, Owner, read_ledger
-from tidewise.engines.spark.audit_offsets import SourceRange
+from tidewise.engines.spark.audit_offsets import SourceRange, shuffle_partitions
 from tidewise.engines.spark.audit_sink import SinkFiles, check_sink, last_compact, log_entries
 
 LEDGER = Path("_tidewise") / "ledger.jsonl"
@@ -192,6 +192,17 @@ def _texts(folder: Path) -> dict[int, str]:
             except FileNotFoundError:
                 continue  # deleted by Spark, as the oldest are, since we saw its name
     return texts
+
+
+def state_partitions(checkpoint: Path) -> int | None:
+    """Into how many parts the state of this query is cut, as its last batch wrote down; None where it does not say."""
+    offsets = checkpoint / "offsets"
+    latest = max(
+        (path for path in offsets.glob("*") if path.name.isdecimal()), key=lambda path: int(path.name), default=None
+    )
+    if latest is None:
+        return None
+    return shuffle_partitions(latest.read_text(encoding="utf-8", errors="replace"))
 
 
 def _initial_offset(checkpoint: Path, source: str) -> str | None:

@@ -37,6 +37,15 @@ class SourceRange:
     unit: Literal["records", "offsets"] | None
 
 
+def shuffle_partitions(entry: str) -> int | None:
+    """The number of shuffle partitions that an entry was written with: Spark keeps to it whatever is set later."""
+    _, _, rest = entry.partition("\n")
+    try:
+        return int(json.loads(rest.partition("\n")[0])["conf"]["spark.sql.shuffle.partitions"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 def source_offsets(entry: str) -> dict[str, str]:
     """The offset of each source by its name, or by its number in entries of version 1; ValueError if it is no entry."""
     version, _, rest = entry.partition("\n")

@@ -19,6 +19,7 @@ from tidewise.core import (
     TemporaryError,
 )
 from tidewise.engines.spark.application import Application
+from tidewise.engines.spark.audit import state_partitions
 from tidewise.engines.spark.book import Book, configuration_from_dict, configuration_to_dict
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.faults import Faults
@@ -29,7 +30,7 @@ from tidewise.engines.spark.master import ClusterManager
 from tidewise.engines.spark.moves import cold_start
 from tidewise.engines.spark.program import SparkProgram
 from tidewise.engines.spark.reports import Reporter
-from tidewise_agent.lease import Lease, bookkeeping_folder
+from tidewise_agent.lease import Lease, bookkeeping_folder, local_path
 
 _LOG = logging.getLogger(__name__)
 
@@ -185,6 +186,12 @@ class SparkEngine:
         intervals_s = {facts.interval_s for facts in active.queries.values() if facts.interval_s is not None}
         if len(intervals_s) == 1:
             active.configuration = replace(active.configuration, commit_interval_s=intervals_s.pop())
+        if active.configuration.state_partitions is None:
+            return
+        folders = [local_path(facts.checkpoint) for facts in active.queries.values() if facts.checkpoint is not None]
+        partitions = {state_partitions(folder) for folder in folders if folder is not None} - {None}
+        if len(partitions) == 1:
+            active.configuration = replace(active.configuration, state_partitions=partitions.pop())
 
     def _holder(self, fleet: Fleet, living: list[Application]) -> str | None:
         for application in living:
