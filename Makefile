@@ -21,7 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 java: $(READY)
-	@$(BIN)/python -m tidewise.engines.spark.java
+	@$(BIN)/python -m tidewise.host.java
 
 demo: java ## a day of load on real Spark in four minutes, tuned while you look on (needs Java 17)
 	@$(BIN)/tidewise demo

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import tidewise_agent
-from tidewise.engines.spark.processes import ProcessIdentity, find, wait_until
 from tidewise.engines.spark.switchboard import Message, Switchboard
+from tidewise.host.processes import ProcessIdentity, find, wait_until
 from tidewise_agent.spec import OWNER_VARIABLE, SPEC_VARIABLE, AgentSpec
 
 LONG_S = 90.0

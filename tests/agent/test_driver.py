@@ -9,8 +9,8 @@ import pytest
 
 from tests.agent.drivers import LONG_S, TOKEN, Driver, Ear, driver, end, settled, start
 from tidewise.core import PermanentError
-from tidewise.engines.spark.processes import wait_until
 from tidewise.engines.spark.switchboard import Switchboard
+from tidewise.host.processes import wait_until
 from tidewise_agent.lease import Lease
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.jobs import GOOD, write_job
-from tidewise.engines.spark.processes import ProcessIdentity, find
 from tidewise.experiments.record import load_run
+from tidewise.host.processes import ProcessIdentity, find
 
 pytestmark = pytest.mark.xdist_group("spark")
 

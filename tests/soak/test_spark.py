@@ -28,8 +28,8 @@ from tidewise.engines.spark.audit import audit
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import SparkEngine
 from tidewise.engines.spark.job import SparkJob
-from tidewise.engines.spark.processes import find
 from tidewise.engines.spark.program import SparkProgram
+from tidewise.host.processes import find
 from tidewise.jobs.counts import committed_end, count_losses
 from tidewise.jobs.embedded import NAME
 from tidewise.jobs.schedule import Schedule, read_schedule, write_schedule

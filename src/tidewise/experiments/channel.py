@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidewise.core import BadInputError, PermanentError, TemporaryError, TidewiseError
-from tidewise.engines.spark.private_files import write_private
-from tidewise.engines.spark.processes import ProcessIdentity
+from tidewise.host.private_files import write_private
+from tidewise.host.processes import ProcessIdentity
 
 _LOG = logging.getLogger(__name__)
 

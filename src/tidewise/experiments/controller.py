@@ -16,13 +16,13 @@ from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import SparkEngine
 from tidewise.engines.spark.job import SparkJob
 from tidewise.engines.spark.master import ClusterManager
-from tidewise.engines.spark.private_files import write_private
 from tidewise.experiments.channel import Answer, Channel, controller_of
 from tidewise.experiments.comparison import run_name
 from tidewise.experiments.job_file import JobFile
 from tidewise.experiments.live import LiveRun, LiveSetting, LiveView, Observer
 from tidewise.experiments.record import JOURNAL_FILE, PARTIAL_SUFFIX, RUN_FILE, Run
 from tidewise.experiments.signals import asked_to_stop
+from tidewise.host.private_files import write_private
 
 _LOG = logging.getLogger(__name__)
 

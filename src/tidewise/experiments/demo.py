@@ -29,13 +29,13 @@ from tidewise.core import (
 from tidewise.core.checks import require
 from tidewise.engines.spark.audit import audit
 from tidewise.engines.spark.cluster import LocalCluster
-from tidewise.engines.spark.daemons import find_spark
 from tidewise.engines.spark.engine import COSTS, SparkEngine
-from tidewise.engines.spark.java import find_java
 from tidewise.engines.spark.program import SparkProgram
 from tidewise.experiments.comparison import BASELINE_POLICY, run_name
 from tidewise.experiments.live import LiveSetting, Observer, run_live
 from tidewise.experiments.record import Run
+from tidewise.host.java import find_java
+from tidewise.host.spark_home import find_spark
 from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise.policies import Ds2, Reactive, Static
 from tidewise.workload import Daily, Rates, Steps, Sum

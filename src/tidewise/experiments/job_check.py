@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 
 from tidewise.engines.spark.cgroups import CpuLimits
-from tidewise.engines.spark.daemons import find_spark
-from tidewise.engines.spark.java import find_java
 from tidewise.experiments.job_file import NOT_OURS, JobFile
+from tidewise.host.java import find_java
+from tidewise.host.spark_home import find_spark
 
 
 def check_job(job: JobFile) -> list[str]:

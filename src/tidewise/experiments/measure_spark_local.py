@@ -46,7 +46,6 @@ from tidewise.engines.spark.cgroups import BOOST_S
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import SparkEngine
 from tidewise.engines.spark.job import SparkJob
-from tidewise.engines.spark.processes import descendants
 from tidewise.engines.spark.program import SparkProgram
 from tidewise.experiments.spark_measurement import (
     AfterStart,
@@ -58,6 +57,7 @@ from tidewise.experiments.spark_measurement import (
     SparkMeasurement,
     Stretch,
 )
+from tidewise.host.processes import descendants
 from tidewise.jobs.embedded import NAME
 from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise_agent.proc import stat_of

@@ -14,7 +14,7 @@ import pytest
 
 from tidewise.core import BadInputError, TemporaryError
 from tidewise.engines.spark.cgroups import CpuLimits, install_java, limit_environment
-from tidewise.engines.spark.processes import find, wait_until
+from tidewise.host.processes import find, wait_until
 
 ECHO = "#!/bin/sh\nprintf '%s\\n' \"$@\"\n"
 

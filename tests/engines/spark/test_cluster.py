@@ -16,8 +16,8 @@ import pytest
 
 from tidewise.core import BadInputError
 from tidewise.engines.spark.cluster import STATE_FILE, ClusterState, LocalCluster
-from tidewise.engines.spark.private_files import write_properties
-from tidewise.engines.spark.processes import ProcessIdentity, find, wait_until
+from tidewise.host.private_files import write_properties
+from tidewise.host.processes import ProcessIdentity, find, wait_until
 
 pytestmark = pytest.mark.xdist_group("spark")
 LONG_S = 120.0

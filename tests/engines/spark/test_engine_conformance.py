@@ -16,8 +16,8 @@ from tidewise.control.clock import SystemClock
 from tidewise.core import ChangeStatus, Configuration, Engine, Mechanism
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import SparkEngine
-from tidewise.engines.spark.processes import ProcessIdentity, find
 from tidewise.engines.spark.program import SparkProgram
+from tidewise.host.processes import ProcessIdentity, find
 from tidewise.jobs.embedded import NAME
 from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise.testing import EngineConformance

@@ -12,8 +12,8 @@ import pytest
 
 from tidewise.core import BadInputError
 from tidewise.engines.spark import proxy as proxy_module
-from tidewise.engines.spark.processes import wait_until
 from tidewise.engines.spark.proxy import TcpProxy
+from tidewise.host.processes import wait_until
 
 
 class Echo(socketserver.BaseRequestHandler):

@@ -13,8 +13,8 @@ import pytest
 
 from tidewise.core import BadInputError, PermanentError, TemporaryError
 from tidewise.engines.spark import switchboard as switchboard_module
-from tidewise.engines.spark.processes import wait_until
 from tidewise.engines.spark.switchboard import Message, Switchboard
+from tidewise.host.processes import wait_until
 from tidewise_agent.link import Link
 
 LONG_S = 30.0

@@ -16,10 +16,10 @@ import tidewise_agent
 from tidewise.core import Configuration, PermanentError
 from tidewise.engines.spark.cgroups import BOOST_S
 from tidewise.engines.spark.cluster import LocalCluster
-from tidewise.engines.spark.daemons import last_line
 from tidewise.engines.spark.master import ClusterManager
-from tidewise.engines.spark.processes import ProcessIdentity, reap, wait_until
 from tidewise.engines.spark.program import SparkProgram, spark_conf
+from tidewise.host.daemons import last_line
+from tidewise.host.processes import ProcessIdentity, reap, wait_until
 from tidewise_agent.lease import local_path
 from tidewise_agent.spec import OWNER_VARIABLE, SPEC_VARIABLE, AgentSpec
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter
 
 from tidewise.core import BadInputError, ChangeOutcome, Configuration
-from tidewise.engines.spark.private_files import write_private
+from tidewise.host.private_files import write_private
 
 _FILE = "job.json"
 _OUTCOME = TypeAdapter(ChangeOutcome)

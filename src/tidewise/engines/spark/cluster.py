@@ -14,11 +14,12 @@ from typing import Self
 
 from tidewise.core import BadInputError, PermanentError, TemporaryError
 from tidewise.engines.spark.cgroups import BOOST_S, CpuLimits, install_java, limit_environment
-from tidewise.engines.spark.daemons import HOST, Daemon, Launcher, find_spark, settle
-from tidewise.engines.spark.java import Java, find_java
+from tidewise.engines.spark.launcher import Launcher
 from tidewise.engines.spark.master import Capacity, ExecutorProcess, StandaloneMaster
-from tidewise.engines.spark.private_files import create_private, write_private, write_properties
-from tidewise.engines.spark.processes import (
+from tidewise.host.daemons import HOST, Daemon, settle
+from tidewise.host.java import Java, find_java
+from tidewise.host.private_files import create_private, write_private, write_properties
+from tidewise.host.processes import (
     FoundProcess,
     ProcessIdentity,
     can_find,
@@ -28,6 +29,7 @@ from tidewise.engines.spark.processes import (
     reap,
     wait_until,
 )
+from tidewise.host.spark_home import find_spark
 
 STATE_FILE = "cluster.json"
 _PROPERTIES = "cluster.properties"
@@ -172,7 +174,7 @@ class LocalCluster:
     @property
     def ui_url(self) -> str:
         """The master's web interface."""
-        return f"http://{HOST}:{self._master.ui_port}"
+        return f"http://{HOST}:{self._master.ports[1]}"
 
     @property
     def master_process(self) -> ProcessIdentity:
@@ -322,7 +324,7 @@ class LocalCluster:
         write_properties(self.folder / _PROPERTIES, _DAEMON_SETTINGS | {_SECRET_KEY: secret})
         install_java(self._java_home, real=self._state.java.program, limits=self.cpu_limits)
         master = self._spawn_master(0)
-        settle([master], what="master", ready=self._ready_masters, again=self._spawn_master)
+        settle([master], what="Spark master", ready=self._ready_masters, again=self._spawn_master)
         self._settle_workers({number: self._spawn_worker(number) for number in range(workers)})
 
     def _spawn_master(self, _number: int) -> Daemon:
@@ -347,7 +349,7 @@ class LocalCluster:
         numbers = list(spawned)
         settle(
             list(spawned.values()),
-            what="worker",
+            what="Spark worker",
             ready=self._ready_workers,
             again=lambda index: self._spawn_worker(numbers[index]),
         )

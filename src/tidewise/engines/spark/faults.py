@@ -15,7 +15,7 @@ from tidewise.core import PermanentError, TemporaryError
 from tidewise.core.readers import did_you_mean
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.fleet import Fleet
-from tidewise.engines.spark.processes import ProcessIdentity
+from tidewise.host.processes import ProcessIdentity
 
 FREEZE_S = 20.0
 """How long a process stays frozen, unless whoever watches over it ends it first."""

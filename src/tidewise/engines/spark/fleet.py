@@ -14,12 +14,12 @@ from tidewise.core import Clock, Configuration, JobStatus, PermanentError, Tempo
 from tidewise.engines.spark.application import Application, QueryFacts, identity_in, launch
 from tidewise.engines.spark.book import Book, configuration_from_dict, configuration_to_dict
 from tidewise.engines.spark.master import ClusterManager
-from tidewise.engines.spark.processes import ProcessIdentity, find_with_environment, wait_until
 from tidewise.engines.spark.program import SparkProgram, check_memory, heap_mib
 from tidewise.engines.spark.progress import UnreadableProgressError, parse_progress
 from tidewise.engines.spark.proxy import TcpProxy
 from tidewise.engines.spark.reports import Reporter, StageSample
 from tidewise.engines.spark.switchboard import Message, Switchboard
+from tidewise.host.processes import ProcessIdentity, find_with_environment, wait_until
 from tidewise_agent.spec import SPEC_VARIABLE
 
 _LOG = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from tidewise.core import BadInputError, InvalidValueError, TemporaryError
-from tidewise.engines.spark.processes import ProcessIdentity
+from tidewise.host.processes import ProcessIdentity
 
 DEADLINE_S = 5.0
 _USUAL_UI_PORT = 8080

@@ -14,7 +14,7 @@ from tidewise.engines.spark.book import configuration_from_dict
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.fleet import Fleet
 from tidewise.engines.spark.moves import TAKE_OVER_WITHIN_S, cold_start, has_run, is_warm
-from tidewise.engines.spark.processes import ProcessIdentity
+from tidewise.host.processes import ProcessIdentity
 
 _LOG = logging.getLogger(__name__)
 

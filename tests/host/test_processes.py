@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from tidewise.core import BadInputError
-from tidewise.engines.spark import processes
-from tidewise.engines.spark.processes import ProcessIdentity, descendants, find, wait_until
+from tidewise.host import processes
+from tidewise.host.processes import ProcessIdentity, descendants, find, wait_until
 
 MARK = "tidewise-test-process-mark"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidewise.engines.spark.private_files import create_private, write_private, write_properties
+from tidewise.host.private_files import create_private, write_private, write_properties
 
 
 def test_only_the_owner_can_read_and_a_looser_file_is_replaced(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from tidewise.core import BadInputError, PermanentError, TemporaryError
-from tidewise.engines.spark import daemons
 from tidewise.engines.spark.cluster import LocalCluster
-from tidewise.engines.spark.daemons import Daemon, Launcher, find_spark, last_line, settle
-from tidewise.engines.spark.java import Java
-from tidewise.engines.spark.processes import reap
+from tidewise.engines.spark.launcher import Launcher
+from tidewise.host import daemons
+from tidewise.host.daemons import Daemon, last_line, settle
+from tidewise.host.java import Java
+from tidewise.host.processes import reap
+from tidewise.host.spark_home import find_spark
 
 Launch = Callable[[str], Launcher]
 
@@ -59,7 +61,7 @@ def test_a_taken_port_is_tried_again_elsewhere(launch: Launch, started: list[Dae
         started.append(launcher.master())
         return started[-1]
 
-    (settled,) = settle(started[:1], what="master", ready=lambda: {one.port for one in started[1:]}, again=again)
+    (settled,) = settle(started[:1], what="Spark master", ready=lambda: {one.port for one in started[1:]}, again=again)
     assert settled == started[1]
     assert settled.identity.is_alive()
     assert started[0].port != started[1].port
@@ -75,7 +77,7 @@ def test_a_port_that_is_always_taken_ends_it(launch: Launch, started: list[Daemo
         return started[-1]
 
     with pytest.raises(PermanentError, match=r"ended as soon as it was started: .*Address already in use \(in .*\)"):
-        settle([again(0)], what="master", ready=set, again=again)
+        settle([again(0)], what="Spark master", ready=set, again=again)
     assert len(started) == 5
 
 
@@ -85,7 +87,7 @@ def test_a_daemon_that_is_never_ready_is_told(
     monkeypatch.setattr(daemons, "START_S", 1.0)
     started.append(launch("echo hello; exec sleep 60").worker(3, master_url="spark://h:1", slots=2, memory_mib=512))
     with pytest.raises(TemporaryError, match=r"a Spark worker was not ready after 1 s: hello \(in .*worker-3\.log\)"):
-        settle(started, what="worker", ready=set, again=lambda _: started[0])
+        settle(started, what="Spark worker", ready=set, again=lambda _: started[0])
 
 
 def test_the_environment_is_the_clusters_own(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidewise.core import BadInputError
-from tidewise.engines.spark.java import find_java
+from tidewise.host.java import find_java
 
 
 def fake_java(home: Path, answer: str) -> Path:
