@@ -17,7 +17,7 @@ from tidewise.core import ChangeStatus, Configuration, Engine, Mechanism
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import SparkEngine
 from tidewise.engines.spark.program import SparkProgram
-from tidewise.host.processes import ProcessIdentity, find
+from tidewise.host.processes import ProcessIdentity, find, wait_until
 from tidewise.jobs.embedded import NAME
 from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise.testing import EngineConformance
@@ -66,7 +66,10 @@ class SparkSuite(EngineSuite):
         try:
             yield
         finally:
-            left = processes_of(cls.folder) - {one.pid for one in daemons(cls.cluster)}
+            known = {one.pid for one in daemons(cls.cluster)}
+            # An executor's Python workers notice its end when they next read from it.
+            wait_until(lambda: processes_of(cls.folder) <= known, deadline_s=10.0)
+            left = processes_of(cls.folder) - known
             cls.cluster.down()
             after = processes_of(cls.folder)
         assert left == set(), "a job that was stopped has left processes"
