@@ -23,7 +23,7 @@ from tidewise.jobs.clicks import views_per_campaign
 from tidewise.jobs.copy import ordinals
 from tidewise.jobs.counts import committed_end, count_losses
 from tidewise.jobs.program import BatchFolders, options_of, parsed, records_of, session_of, writer_of
-from tidewise.jobs.records import ADS_PER_CAMPAIGN, records
+from tidewise.jobs.records.clicks import ADS_PER_CAMPAIGN, records
 from tidewise.jobs.schedule import Schedule, write_schedule
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tidewise.core import BadInputError
 from tidewise.jobs.embedded import EmbeddedReader, EmbeddedSource, Options
-from tidewise.jobs.records import CAMPAIGNS, EVENT_TYPES, records
+from tidewise.jobs.records.clicks import CAMPAIGNS, EVENT_TYPES, records
 from tidewise.jobs.schedule import Schedule, write_schedule
 
 PAST = Schedule(began_unix_s=1_700_000_000.0, rates_per_s=(300.0, 0.0, 700.5), after="stop")

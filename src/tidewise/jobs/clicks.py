@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own custom
 
 from tidewise.jobs.program import options_of, parsed, records_of, session_of, wait, writer_of
-from tidewise.jobs.records import ADS_PER_CAMPAIGN
+from tidewise.jobs.records.clicks import ADS_PER_CAMPAIGN
 
 
 def views_per_campaign(records: DataFrame, *, work: int) -> DataFrame:

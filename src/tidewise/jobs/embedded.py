@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from tidewise.core import BadInputError
 from tidewise.core.readers import did_you_mean
-from tidewise.jobs.records import SCHEMA, records
+from tidewise.jobs.records.clicks import SCHEMA, records
 from tidewise.jobs.schedule import Pieces, Schedule, read_schedule
 
 NAME = "tidewise-embedded"

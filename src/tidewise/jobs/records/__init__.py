@@ -1,0 +1,1 @@
+"""What the records of each job are: pure functions of a seed, an ordinal and a schedule, and their encodings."""
