@@ -59,7 +59,7 @@ def application(cluster: LocalCluster, tmp_path: Path) -> Iterator[tuple[str, su
     """One executor at a quarter of a core; each line on its input is a job."""
     sizes = {"spark.cores.max": "1", "spark.executor.memory": "512m", "spark.ui.enabled": "false"}
     properties = tmp_path / "application.properties"
-    write_properties(properties, cluster.application_conf() | cluster.executor_conf(0.25, boost_s=3) | sizes)
+    write_properties(properties, cluster.conf(cores=0.25, boost_s=3) | sizes)
     environment = dict(os.environ) | {
         "PYSPARK_SUBMIT_ARGS": f"--properties-file {properties} pyspark-shell",
         "PYSPARK_PYTHON": sys.executable,
@@ -99,7 +99,7 @@ def test_a_cluster_is_ready_when_it_is_up_and_another_process_finds_it(cluster: 
     found = LocalCluster.find(cluster.folder)
     assert found is not None
     assert found.is_running
-    assert found.application_conf() == cluster.application_conf()
+    assert found.conf(cores=1.0) == cluster.conf(cores=1.0)
     assert found.worker_processes == cluster.worker_processes
     assert all(process.is_alive() for process in (*cluster.worker_processes, cluster.master_process))
     for name in (STATE_FILE, "cluster.properties"):
@@ -117,7 +117,7 @@ def test_an_executor_keeps_to_its_limit_and_its_application_is_known_to_be_gone(
         assert executor.executor_id == "0"
         assert executor.identity is not None
         assert executor.identity.is_alive()
-        secret = cluster.application_conf()["spark.authenticate.secret"]
+        secret = cluster.conf(cores=1.0)["spark.authenticate.secret"]
         assert not find(lambda argv: any(secret in word for word in argv)), "anybody can read command lines"
         limits = cluster.cpu_limits
         if limits is not None:

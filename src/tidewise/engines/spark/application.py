@@ -14,8 +14,6 @@ from typing import Any, Self
 
 import tidewise_agent
 from tidewise.core import Configuration, PermanentError
-from tidewise.engines.spark.cgroups import BOOST_S
-from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.master import ClusterManager
 from tidewise.engines.spark.program import SparkProgram, spark_conf
 from tidewise.host.daemons import last_line
@@ -24,8 +22,6 @@ from tidewise_agent.lease import local_path
 from tidewise_agent.spec import OWNER_VARIABLE, SPEC_VARIABLE, AgentSpec
 
 _AGENT_PATH = Path(tidewise_agent.__file__).parent / "path"
-WARM_UP_BOOST_S = 45
-"""On a local cluster, executors that warm up may use a whole core for this long; they are charged with it."""
 _GRACE_S = 3.0
 """Executors leave by themselves when their driver is gone; after this they are ended."""
 
@@ -175,7 +171,7 @@ class Application:
                 return False
             if self.spark_id is None:
                 return True  # it never had a session, so it has no executors
-            if time.monotonic() > grace_until_s and isinstance(cluster, LocalCluster):
+            if time.monotonic() > grace_until_s:
                 for executor in cluster.executor_processes(self.spark_id):
                     if executor.identity is not None:
                         executor.identity.kill()
@@ -209,7 +205,7 @@ def launch(
     program.check()
     folder = home / "applications" / key
     folder.mkdir(parents=True)
-    conf = {**cluster_conf(cluster, configuration, standby=standby), **spark_conf(program, configuration)}
+    conf = cluster.conf(cores=configuration.cores_per_executor, warms_up=standby) | spark_conf(program, configuration)
     spec = AgentSpec(
         application=key,
         host=controller[0],
@@ -232,8 +228,7 @@ def launch(
     environment["PYTHONPATH"] = os.pathsep.join(
         part for part in (str(_AGENT_PATH), environment.get("PYTHONPATH", "")) if part
     )
-    if isinstance(cluster, LocalCluster):
-        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    environment |= cluster.environment()
     with (folder / "driver.log").open("ab") as log:
         try:
             child = subprocess.Popen(  # noqa: S603 -- the user's own program
@@ -258,18 +253,6 @@ def launch(
         child=child,
         target=configuration.executors,
     )
-
-
-def cluster_conf(cluster: ClusterManager, configuration: Configuration, *, standby: bool) -> dict[str, str]:
-    """The settings by which an application finds its cluster, and gets its share of a local one."""
-    if isinstance(cluster, LocalCluster):
-        boost_s = WARM_UP_BOOST_S if standby else BOOST_S
-        return {
-            **cluster.application_conf(),
-            **cluster.executor_conf(configuration.cores_per_executor, boost_s=boost_s),
-            "spark.ui.port": "0",
-        }
-    return {"spark.master": cluster.master_url}
 
 
 def _is_java(pid: int) -> bool:

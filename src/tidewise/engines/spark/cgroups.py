@@ -21,6 +21,8 @@ CORES_VARIABLE = "TIDEWISE_CORES"
 BOOST_VARIABLE = "TIDEWISE_BOOST_S"
 BOOST_S = 20
 """A JVM starts on at least one core: at a quarter of one, that alone would take a minute."""
+WARM_UP_BOOST_S = 45
+"""Executors that warm up beside others may use a whole core for this long; they are charged with it."""
 PERIOD_US = 100_000
 LEAST_CORES = 0.01
 _SHIM = Path(__file__).with_name("limited_java.sh")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from tidewise.core import BadInputError, PermanentError, TemporaryError
-from tidewise.engines.spark.cgroups import BOOST_S, CpuLimits, install_java, limit_environment
+from tidewise.engines.spark.cgroups import BOOST_S, WARM_UP_BOOST_S, CpuLimits, install_java, limit_environment
 from tidewise.engines.spark.launcher import Launcher
 from tidewise.engines.spark.master import Capacity, ExecutorProcess, StandaloneMaster
 from tidewise.host.daemons import HOST, Daemon, settle
@@ -222,11 +222,12 @@ class LocalCluster:
             for one in self._executors(app_id)
         )
 
-    def application_conf(self) -> dict[str, str]:
-        """The Spark settings by which an application finds this cluster and may use it.
+    def conf(self, *, cores: float, warms_up: bool = False, boost_s: int | None = None) -> dict[str, str]:
+        """The Spark settings by which an application finds this cluster, may use it, and gets its share of it.
 
-        They hold the secret: hand them over by `write_properties`. PySpark puts what a session's builder is told on
-        the command line of the driver's JVM, where anybody can read it.
+        A new executor has whole cores for `boost_s` seconds, to start its JVM; longer where it also `warms_up`. The
+        settings hold the secret: hand them over by `write_properties`. PySpark puts what a session's builder is told
+        on the command line of the driver's JVM, where anybody can read it.
         """
         return {
             "spark.master": self.master_url,
@@ -235,10 +236,14 @@ class LocalCluster:
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
             "spark.executorEnv.JAVA_HOME": str(self._java_home),
+            "spark.ui.port": "0",
+            **self._cpu_conf(cores, boost_s or (WARM_UP_BOOST_S if warms_up else BOOST_S)),
         }
 
-    def executor_conf(self, cores: float, *, boost_s: int = BOOST_S) -> dict[str, str]:
-        """The Spark settings that limit each executor to this share of the machine; none where CPU is not limited."""
+    def environment(self) -> dict[str, str]:
+        return {"SPARK_LOCAL_IP": HOST}
+
+    def _cpu_conf(self, cores: float, boost_s: int) -> dict[str, str]:
         if self.cpu_limits is None:
             return {}
         environment = limit_environment(cores, boost_s=boost_s)

@@ -21,7 +21,6 @@ from tidewise.core import (
 from tidewise.engines.spark.application import Application
 from tidewise.engines.spark.audit import state_partitions
 from tidewise.engines.spark.book import Book, configuration_from_dict, configuration_to_dict
-from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.faults import Faults
 from tidewise.engines.spark.fleet import Fleet
 from tidewise.engines.spark.job import SparkJob
@@ -95,9 +94,7 @@ class SparkEngine:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        return Faults.kinds(
-            local=isinstance(self._cluster, LocalCluster), lines=self._faults, supervised=self._supervised
-        )
+        return Faults.kinds(local=bool(self._cluster.worker_processes), lines=self._faults, supervised=self._supervised)
 
     @property
     def clock(self) -> Clock:

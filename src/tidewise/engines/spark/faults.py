@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 from tidewise.core import PermanentError, TemporaryError
 from tidewise.core.readers import did_you_mean
-from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.fleet import Fleet
 from tidewise.host.processes import ProcessIdentity
 
@@ -70,7 +69,7 @@ class Faults:
             "delay-connection": self._delay,
         }
         offered = self.kinds(
-            local=isinstance(self._fleet.cluster, LocalCluster),
+            local=bool(self._fleet.cluster.worker_processes),
             lines=self._fleet.proxy is not None,
             supervised=self._supervised,
         )
@@ -91,8 +90,6 @@ class Faults:
 
     def _worker(self) -> ProcessIdentity:
         cluster = self._fleet.cluster
-        if not isinstance(cluster, LocalCluster):
-            raise PermanentError("the workers of a cluster that is not ours are not ours to break")
         living = [worker for worker in cluster.worker_processes if worker.is_alive()]
         if not living:
             raise TemporaryError("the cluster has no worker at this moment")
@@ -117,9 +114,9 @@ class Faults:
     def _slow_cpu(self) -> None:
         """One executor gets a quarter of its CPU."""
         cluster, application = self._fleet.cluster, self._fleet.active
-        if not isinstance(cluster, LocalCluster) or cluster.cpu_limits is None:
-            raise PermanentError("the CPU of executors is not limited here, so it cannot be slowed")
         limits, spark_id = cluster.cpu_limits, application.spark_id or ""
+        if limits is None:
+            raise PermanentError("the CPU of executors is not limited here, so it cannot be slowed")
         names = [one.executor_id for one in cluster.executor_processes(spark_id)]
         if not names:
             raise TemporaryError("the job has no executor at this moment")

@@ -30,7 +30,6 @@ from tidewise.core import (
 )
 from tidewise.engines.spark.application import Application, QueryFacts
 from tidewise.engines.spark.audit import Audit, audit
-from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.faults import Faults
 from tidewise.engines.spark.fleet import Fleet
 from tidewise.engines.spark.moves import check, move
@@ -347,7 +346,7 @@ class SparkJob:
         configuration, program = application.configuration, self._fleet.program
         count = max(len(application.executor_ids), application.target)
         cores = configuration.cores_per_executor
-        if application.key != self._fleet.active_key and isinstance(self._fleet.cluster, LocalCluster):
+        if application.key != self._fleet.active_key and self._fleet.cluster.cpu_limits is not None:
             cores = max(1.0, cores)  # what may be used while it warms up
         executors = Usage(
             core_s=count * cores * passed_s,
@@ -391,13 +390,13 @@ class SparkJob:
 
     def _cpu_share(self, active: Application, ids: Sequence[str], now_s: float) -> float | None:
         """From the executors' control groups; None where there are none, or on the first look."""
-        cluster = self._fleet.cluster
-        if not isinstance(cluster, LocalCluster) or cluster.cpu_limits is None or active.spark_id is None:
+        limits = self._fleet.cluster.cpu_limits
+        if limits is None or active.spark_id is None:
             return None
         shares = []
         before, self._cpu_before = self._cpu_before, {}
         for name in ids:
-            used_s = cluster.cpu_limits.cpu_s(active.spark_id, name)
+            used_s = limits.cpu_s(active.spark_id, name)
             if used_s is None:
                 continue
             self._cpu_before[active.spark_id, name] = (now_s, used_s)

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from tidewise.core import BadInputError, InvalidValueError, TemporaryError
+from tidewise.core import BadInputError, InvalidValueError, PermanentError, TemporaryError
+from tidewise.engines.spark.cgroups import CpuLimits
 from tidewise.host.processes import ProcessIdentity
 
 DEADLINE_S = 5.0
@@ -86,7 +87,7 @@ class ExecutorProcess:
 
 
 class ClusterManager(Protocol):
-    """A cluster on which applications run. All answers are read fresh; nothing here changes the cluster."""
+    """A cluster on which applications run, whoever owns it. All answers are read fresh."""
 
     @property
     def master_url(self) -> str:
@@ -112,6 +113,23 @@ class ClusterManager(Protocol):
 
     def blind_spot(self) -> str | None:
         """The sentence that says what cannot be known of this cluster now, and what would help; None: nothing."""
+
+    def conf(self, *, cores: float, warms_up: bool) -> dict[str, str]:
+        """The Spark settings by which an application finds this cluster and is given so much CPU per executor."""
+
+    def environment(self) -> dict[str, str]:
+        """What the driver's process needs in its environment to use this cluster."""
+
+    @property
+    def cpu_limits(self) -> CpuLimits | None:
+        """How the CPU of executors is read and limited; None: it is not."""
+
+    @property
+    def worker_processes(self) -> tuple[ProcessIdentity, ...]:
+        """The workers that are ours to heal and to break, whether they live or not; none of somebody else's."""
+
+    def restart_worker(self, number: int) -> ProcessIdentity:
+        """Stop a worker of ours with its executors, if it lives, and start it anew; its process once it is ready."""
 
 
 class StandaloneMaster:
@@ -194,6 +212,23 @@ class StandaloneMaster:
             f"what {self._master_url} holds and runs is not known, because its web interface does not answer at "
             f"{' or '.join(self.ui_urls)}: name it by the option for the master's web interface"
         )
+
+    def conf(self, *, cores: float, warms_up: bool) -> dict[str, str]:  # noqa: ARG002 -- not ours to limit
+        return {"spark.master": self._master_url}
+
+    def environment(self) -> dict[str, str]:
+        return {}
+
+    @property
+    def cpu_limits(self) -> CpuLimits | None:
+        return None
+
+    @property
+    def worker_processes(self) -> tuple[ProcessIdentity, ...]:
+        return ()
+
+    def restart_worker(self, number: int) -> ProcessIdentity:
+        raise PermanentError(f"worker {number} of {self._master_url} is not ours to restart")
 
     def state(self) -> Mapping[str, object] | None:
         """What the acting master's interface tells as JSON; None: none answers as this master."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from tidewise.core import Configuration, JobStatus, PermanentError, TemporaryError
 from tidewise.engines.spark.application import Application
 from tidewise.engines.spark.book import configuration_from_dict
-from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.fleet import Fleet
+from tidewise.engines.spark.master import ClusterManager
 from tidewise.engines.spark.moves import TAKE_OVER_WITHIN_S, cold_start, has_run, is_warm
 from tidewise.host.processes import ProcessIdentity
 
@@ -91,7 +91,7 @@ class Supervisor:
         if active is not None and active.is_frozen():
             jvm = active.jvm
             frozen += [one for one in (active.process, jvm) if one is not None and one.is_stopped()]
-        if active is not None and active.spark_id is not None and isinstance(self._fleet.cluster, LocalCluster):
+        if active is not None and active.spark_id is not None:
             executors = self._fleet.cluster.executor_processes(active.spark_id)
             frozen += [one.identity for one in executors if one.identity is not None and one.identity.is_stopped()]
         now_s = time.monotonic()
@@ -104,7 +104,7 @@ class Supervisor:
     def _heal_cluster(self) -> None:
         """Start workers of our own cluster again that died or froze."""
         cluster = self._fleet.cluster
-        if not isinstance(cluster, LocalCluster) or self._healing:
+        if self._healing:
             return
         now_s = time.monotonic()
         workers = cluster.worker_processes
@@ -118,7 +118,7 @@ class Supervisor:
                 threading.Thread(target=self._heal, args=(cluster, number), name="spark-heal", daemon=True).start()
                 return
 
-    def _heal(self, cluster: LocalCluster, number: int) -> None:
+    def _heal(self, cluster: ClusterManager, number: int) -> None:
         try:
             cluster.restart_worker(number)
         except (TemporaryError, PermanentError) as error:
