@@ -8,7 +8,10 @@ from pathlib import Path
 
 from bench import (
     decision_time,
+    job_speed,
     paper_cluster,
+    producer_rate,
+    real_time,
     simulator_speed,
     spark_agent,
     spark_drain,
@@ -28,6 +31,9 @@ BENCHES: dict[str, Bench] = {
     "spark-handover-state": spark_handover.measure_with_state,
     "spark-recovery": spark_recovery.measure,
     "spark-agent": spark_agent.measure,
+    "job-speed": job_speed.measure,
+    "real-time": real_time.measure,
+    "producer": producer_rate.measure,
 }
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 

@@ -27,6 +27,9 @@ REPLAYABLE_SOURCES = frozenset(
     {"kafka", "rate", "rate-micro-batch", "parquet", "json", "csv", "text", "orc", "xml", "avro", "delta", "iceberg"}
 )
 """Sources that can be read twice without anybody noticing; files that are cleaned up after reading are not."""
+_JOINS_GROUP = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+"""Where true, as before Spark 3.4, the driver joins the consumer group; else nobody does, whatever the group is named:
+the driver asks for offsets only, and executors are assigned their partitions."""
 _WATCH_S = 1.0
 _WATCH_CLOSELY_S = 0.25
 _DETAILS_EVERY_S = 10.0
@@ -59,6 +62,8 @@ class Agent:
         self._failure: str | None = None
         self.source_formats: set[str] = set()
         self.cleans_sources = False
+        self.kafka_group: str | None = None
+        """The consumer group that the program's Kafka readers name; None: Spark makes up one for each query."""
         self._link = Link(host=spec.host, port=spec.port, hello=self._hello, handle=self._handle)
 
     @property
@@ -112,10 +117,11 @@ class Agent:
         self.listen_to(session)
         default_root = session.conf.get("spark.sql.streaming.checkpointLocation", None)
         query = ManagedQuery(writer=writer, recipe=recipe, spec=self._spec, jvm=jvm, default_root=default_root)
+        shared = self._why_partitions_would_be_taken(session)
         writer._tidewise_query = query
         try:
             if self.standby:
-                self._refuse_what_may_not_run_twice(query)
+                self._refuse_what_may_not_run_twice(query, shared=shared)
                 started = query.start_warm_up()
             else:
                 started = query.start(gone=frozenset(self._spec.gone))
@@ -129,6 +135,8 @@ class Agent:
         others = [one for one in self.queries if one.key != query.key or one.java_query.isActive()]
         self.queries = [*others, query]
         self._link.send("query", **query.describe())
+        if shared is not None:
+            self.problem("kafka-group-shared", shared)
         if query.checkpoint is None:
             self.problem(
                 "no-checkpoint",
@@ -146,7 +154,9 @@ class Agent:
         self.queries.append(query)
         self._link.send("query", **query.describe())
 
-    def _refuse_what_may_not_run_twice(self, query: ManagedQuery) -> None:
+    def _refuse_what_may_not_run_twice(self, query: ManagedQuery, *, shared: str | None) -> None:
+        if shared is not None:
+            raise RuntimeError(shared)
         if not query.is_movable:
             raise RuntimeError(
                 f"the query {query.key} cannot be moved (it has no checkpoint location, or a trigger that is not a "
@@ -160,6 +170,16 @@ class Agent:
                 f"{what} may not be read a second time, so a successor cannot warm up beside this job; name it under "
                 "replayable_sources in the job file if reading it twice is harmless"
             )
+
+    def _why_partitions_would_be_taken(self, session: Any) -> str | None:
+        """Why a second application may not read beside this one; None where it may."""
+        if self.kafka_group is None or str(session.conf.get(_JOINS_GROUP, "false")).lower() != "true":
+            return None
+        return (
+            f"a successor cannot read beside this job, and there is no handover and no standby: its Kafka reader sets "
+            f"kafka.group.id to {self.kafka_group!r} and {_JOINS_GROUP} is true, so that both would join one group and "
+            "each get a part of the partitions; leave out the one or the other"
+        )
 
     def managed(self, user_object: Any) -> ManagedQuery | None:
         """The query behind what the program holds, also where it got it from `spark.streams`."""

@@ -202,8 +202,12 @@ def _patch_reader(kind: Any) -> None:
 
 def _note_option(key: str, value: Any) -> None:
     agent = _agent()
-    if agent is not None and key.lower() == "cleansource" and str(value).lower() != "off":
+    if agent is None:
+        return
+    if key.lower() == "cleansource" and str(value).lower() != "off":
         agent.cleans_sources = True
+    elif key.lower() == "kafka.group.id":
+        agent.kafka_group = str(value)
 
 
 def _note_source(name: str) -> None:

@@ -55,17 +55,18 @@ class StreamingQuery:
         self._jsq = jsq
 
 
-class Session:
-    class Conf:
-        def get(self, _key: str, default: str | None) -> str | None:
-            return default
+class Conf(dict[str, str]):
+    """Settings of a session."""
 
-    conf = Conf()
+
+class Session:
+    def __init__(self, **conf: str) -> None:
+        self.conf = Conf(conf)
 
 
 class Writer:
-    def __init__(self) -> None:
-        self._spark = Session()
+    def __init__(self, **conf: str) -> None:
+        self._spark = Session(**conf)
         self._jwrite = JavaWriter()
         self._sq = StreamingQuery
 
@@ -180,6 +181,32 @@ def test_a_standby_refuses_sources_that_cannot_be_read_twice(
     agent.source_formats, agent.cleans_sources = formats, cleans
     with pytest.raises(RuntimeError, match="replayable_sources"):
         agent.start_query(Writer(), recipe(tmp_path / "c"))
+
+
+_JOINS_GROUP = {"spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true"}
+
+
+def test_two_applications_may_not_join_one_consumer_group(make_agent: MakeAgent, tmp_path: Path) -> None:
+    standby, writer = make_agent(standby=True), Writer(**_JOINS_GROUP)
+    standby.source_formats, standby.kafka_group = {"kafka"}, "orders"
+    with pytest.raises(RuntimeError, match=r"kafka\.group\.id to 'orders' .* leave out the one or the other"):
+        standby.start_query(writer, recipe(tmp_path / "c"))
+    assert writer._jwrite.started == []
+    # The job itself runs, and says beforehand that it will have no successor.
+    alone = make_agent()
+    alone.source_formats, alone.kafka_group = {"kafka"}, "orders"
+    alone.start_query(Writer(**_JOINS_GROUP), recipe(tmp_path / "c"))
+    assert [message["code"] for message in told(alone, "problem")] == ["kafka-group-shared"]
+
+
+@pytest.mark.parametrize(("group", "conf"), [("orders", {}), (None, _JOINS_GROUP)])
+def test_where_no_driver_joins_a_group_or_each_its_own_nothing_is_said(
+    make_agent: MakeAgent, tmp_path: Path, group: str | None, conf: dict[str, str]
+) -> None:
+    agent = make_agent()
+    agent.source_formats, agent.kafka_group = {"kafka"}, group
+    agent.start_query(Writer(**conf), recipe(tmp_path / "c"))
+    assert told(agent, "problem") == []
 
 
 def test_once_it_has_taken_over_a_standby_starts_queries_for_good(make_agent: MakeAgent, tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import tidewise_agent
+from tidewise_agent import hooks
 from tidewise_agent.spec import OWNER_VARIABLE, SPEC_VARIABLE, AgentSpec
 
 AGENT_PATH = Path(tidewise_agent.__file__).parent / "path"
@@ -349,3 +351,22 @@ def test_the_names_that_are_looked_for_before_anything_is_imported_are_the_agent
     text = (AGENT_PATH / "sitecustomize.py").read_text(encoding="utf-8")
     assert f'"{SPEC_VARIABLE}" in os.environ' in text
     assert f'os.environ.get("{OWNER_VARIABLE}")' in text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "noted"),
+    [
+        ("kafka.group.id", "orders", ("orders", False)),
+        ("Kafka.Group.Id", 7, ("7", False)),
+        ("groupIdPrefix", "orders", (None, False)),
+        ("cleanSource", "archive", (None, True)),
+        ("cleanSource", "OFF", (None, False)),
+    ],
+)
+def test_options_that_decide_whether_a_source_may_be_read_twice_are_noted(
+    monkeypatch: pytest.MonkeyPatch, key: str, value: object, noted: tuple[str | None, bool]
+) -> None:
+    agent = SimpleNamespace(kafka_group=None, cleans_sources=False)
+    monkeypatch.setattr(hooks, "_agent", lambda: agent)
+    hooks._note_option(key, value)
+    assert (agent.kafka_group, agent.cleans_sources) == noted

@@ -5,18 +5,28 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+pytest.register_assert_rewrite("tests.jobs.letters", "tests.jobs.running")
+
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def jars() -> tuple[Path, ...]:
+    """What Spark is started with beside its own; a module that needs any has a fixture of this name."""
+    return ()
+
+
+@pytest.fixture(scope="module")
+def spark(jars: tuple[Path, ...]) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "SPARK_LOCAL_IP", "127.0.0.1")
         patch.setitem(os.environ, "PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
         session = builder.config("spark.python.unix.domain.socket.enabled", "true").getOrCreate()
         session.sparkContext.setLogLevel("OFF")
         yield session

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
+from tests.jobs.running import PATIENCE_S, options, progress, to_the_end
 from tidewise.jobs.clicks import views_per_campaign
 from tidewise.jobs.copy import ordinals
 from tidewise.jobs.counts import committed_end, count_losses
 from tidewise.jobs.program import BatchFolders, options_of, parsed, records_of, session_of, writer_of
 from tidewise.jobs.records.clicks import ADS_PER_CAMPAIGN, records
+from tidewise.jobs.records.kinds import KINDS
 from tidewise.jobs.schedule import Schedule, write_schedule
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-PATIENCE_S = 240
 PAST = Schedule(began_unix_s=1_700_000_000.0, rates_per_s=(1000.0,) * 30 + (0.0,) * 30 + (500.0,) * 20, after="stop")
 TOTAL = 40_000
 
@@ -40,25 +38,9 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def options(file: Path, *more: str) -> argparse.Namespace:
-    folder = file.parent
-    arguments = ["--schedule", str(file), "--checkpoint", str(folder / "checkpoint"), "--out", str(folder / "out")]
-    return parsed(options_of("a test"), [*arguments, *more])
-
-
 def stream(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
     assert session_of(given) is spark
-    return records_of(spark, given)
-
-
-def to_the_end(results: DataFrame, given: argparse.Namespace, *, output_mode: str = "append") -> StreamingQuery:
-    query = writer_of(results, given, output_mode=output_mode).trigger(availableNow=True).start()
-    assert query.awaitTermination(PATIENCE_S)
-    return query
-
-
-def progress(query: StreamingQuery) -> list[dict[str, Any]]:
-    return [json.loads(entry.json) for entry in query.recentProgress]
+    return records_of(spark, given, KINDS["clicks"])
 
 
 @pytest.mark.parametrize("sink", ["files", "foreachbatch"])

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tidewise.core import BadInputError
 from tidewise.jobs.embedded import EmbeddedReader, EmbeddedSource, Options
 from tidewise.jobs.records.clicks import CAMPAIGNS, EVENT_TYPES, records
+from tidewise.jobs.records.kinds import KINDS, Disorder
 from tidewise.jobs.schedule import Schedule, write_schedule
 
 PAST = Schedule(began_unix_s=1_700_000_000.0, rates_per_s=(300.0, 0.0, 700.5), after="stop")
@@ -64,6 +65,18 @@ def test_partitions_split_a_range_without_gap_or_overlap(file: Path) -> None:
         assert len(reader.partitions({"records": 10}, {"records": 900})) == partitions
         assert read(reader, 10, 900).equals(one)
     assert one.column("ordinal").to_pylist() == list(range(10, 900))
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_each_kind_of_records_comes_as_its_schema_says(file: Path, name: str) -> None:
+    options = {"schedule": str(file), "records": name, "late_share": "0.5", "late_most_s": "2"}
+    assert EmbeddedSource(options).schema() == KINDS[name].schema
+    disorder = Disorder(share=0.5, most_s=2.0)
+    expected = KINDS[name].batch(seed=0, first=0, end=TOTAL, pieces=PAST.pieces(0, TOTAL), disorder=disorder)
+    found = read(EmbeddedReader(Options.read(options)), 0, TOTAL)
+    assert found.equals(pa.Table.from_batches([expected]))
+    times = found.column("event_time").to_pylist()
+    assert times != sorted(times)
 
 
 def test_there_are_no_more_tasks_than_records(file: Path) -> None:
@@ -131,6 +144,9 @@ def test_the_source_is_sent_to_workers_without_its_rates(tmp_path: Path) -> None
         ({"schedule": "FILE", "seed": "-1"}, "seed .* at least 0, not '-1'"),
         ({"schedule": "FILE", "max_records_per_batch": "many"}, "at least 1, not 'many'"),
         ({"schedule": "nowhere.json"}, "does not exist"),
+        ({"schedule": "FILE", "records": "ysp"}, "no records 'ysp'; did you mean 'ysb'"),
+        ({"schedule": "FILE", "late_share": "1.5"}, "share must lie between 0 and 1"),
+        ({"schedule": "FILE", "late_most_s": "long"}, "must be numbers, not '0' and 'long'"),
     ],
 )
 def test_bad_options_are_told_when_the_source_is_made(file: Path, options: dict[str, str], sentence: str) -> None:

@@ -15,8 +15,11 @@ from tidewise import __version__
 from tidewise.cli.choices import choice_row, print_choice
 from tidewise.cli.cluster import cluster_commands
 from tidewise.cli.demo import show_demo
+from tidewise.cli.kafka import kafka_commands
+from tidewise.cli.lag import lag
 from tidewise.cli.live import chaos, control_job, job_status, pause_job, resume_job, run_job, stop_job
 from tidewise.cli.output import BAD_INPUT, STOPPED, console, experiment_progress, print_json
+from tidewise.cli.produce import produce_records
 from tidewise.cli.summary import summary_rows
 from tidewise.cli.verify import verify
 from tidewise.core import PermanentError, TidewiseError
@@ -62,6 +65,12 @@ def root(
 
     tidewise verify CHECKPOINT       proof that every record was committed once
 
+    tidewise lag CHECKPOINT          what waits in the topics of a query
+
+    tidewise kafka up                a broker on this machine
+
+    tidewise produce --job ysb ...   a job's records into a topic, as a load says
+
     tidewise experiment plan.toml    compare policies on the same load
 
     tidewise report runs/mine        tables and figures of any runs
@@ -76,6 +85,7 @@ def root(
 
 @app.command()
 def demo(
+    *,
     out: Out = Path("runs"),
     simulated: Annotated[
         bool, typer.Option("--simulated", help="In the simulator instead: every policy, and nothing is started.")
@@ -85,6 +95,9 @@ def demo(
     ] = 4.0,
     static: Annotated[
         bool, typer.Option("--static", help="Measure the largest configuration as well: takes twice as long.")
+    ] = False,
+    kafka: Annotated[
+        bool, typer.Option("--kafka", help="Read the load from a real Kafka broker, started for it on this machine.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -96,6 +109,8 @@ def demo(
 
     tidewise demo
 
+    tidewise demo --kafka          the same, with a Kafka broker between the load and the job
+
     tidewise demo --simulated      a day in the simulator under each policy, in seconds, without Java or Spark
     """
     if simulated:
@@ -105,7 +120,7 @@ def demo(
     check_demo()
     home = _free_folder(out / "demo")
     seconds = round(60 * minutes)
-    if not show_demo(home, seconds=seconds, measure_static=static, report=home / REPORT_NAME, json=json):
+    if not show_demo(home, seconds=seconds, measure_static=static, kafka=kafka, report=home / REPORT_NAME, json=json):
         raise typer.Exit(STOPPED)
 
 
@@ -184,7 +199,10 @@ app.command(name="resume")(resume_job)
 app.command(name="stop")(stop_job)
 app.command()(chaos)
 app.command()(verify)
+app.command()(lag)
+app.command(name="produce")(produce_records)
 app.add_typer(cluster_commands, name="cluster")
+app.add_typer(kafka_commands, name="kafka")
 
 
 def _run(experiment: Experiment, home: Path, *, quiet: bool) -> list[Run]:

@@ -39,7 +39,7 @@ from tidewise.report.wording import seconds as say_seconds
 _LOG_NAME = "tidewise.log"
 
 
-def show_demo(home: Path, *, seconds: int, measure_static: bool, report: Path, json: bool) -> bool:
+def show_demo(home: Path, *, seconds: int, measure_static: bool, kafka: bool, report: Path, json: bool) -> bool:
     """Run the demo into this folder and show it; whether it ran to its end, and nobody stopped it."""
     screen = console()
     prices = demo_prices(seconds)
@@ -65,6 +65,7 @@ def show_demo(home: Path, *, seconds: int, measure_static: bool, report: Path, j
             home,
             seconds=seconds,
             measure_static=measure_static,
+            kafka=kafka,
             created=datetime.now(UTC).date().isoformat(),
             say=say,
             watch=lambda: watching(frame, screen=screen, quiet=json),

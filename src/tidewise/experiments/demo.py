@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import math
 import sys
-import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 from tidewise.control import GuardSettings, LoopSettings, SystemClock
 from tidewise.core import (
     BadInputError,
+    Configuration,
     ConfigurationSpace,
     Mechanism,
     Meter,
@@ -32,11 +31,13 @@ from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import COSTS, SparkEngine
 from tidewise.engines.spark.program import SparkProgram
 from tidewise.experiments.comparison import BASELINE_POLICY, run_name
+from tidewise.experiments.demo_feed import EmbeddedFeed, Feed, KafkaFeed
 from tidewise.experiments.live import LiveSetting, Observer, run_live
 from tidewise.experiments.record import Run
 from tidewise.host.java import find_java
 from tidewise.host.spark_home import find_spark
-from tidewise.jobs.schedule import Schedule, write_schedule
+from tidewise.kafka.broker import LocalBroker
+from tidewise.kafka.jars import resolve, spark_connector
 from tidewise.policies import Ds2, Reactive, Static
 from tidewise.workload import Daily, Rates, Steps, Sum
 
@@ -59,7 +60,6 @@ SPACE = ConfigurationSpace(
 )
 _DRIVER_CORES = 0.5
 _DRIVER_MEMORY_MIB = 1024
-_READ_TASKS = 4
 _WORK = 600
 """Rounds of SHA-256 per view: enough that records, and not the fixed cost of a batch, decide how many executors are
 needed."""
@@ -181,19 +181,26 @@ def run_demo(
     *,
     seconds: int,
     measure_static: bool,
+    kafka: bool = False,
     created: str,
     say: Callable[[str], None],
     watch: Callable[[], AbstractContextManager[Observer]],
 ) -> Demo:
-    """Start a cluster, run the day on it and stop everything again, whatever happens.
+    """Start a cluster (and a broker), run the day on it and stop everything again, whatever happens.
 
     `say` is told each step of the set-up; whoever watches is told each second of a day. Ctrl-C ends the
     day early: what was measured until then is in the runs.
     """
     require(seconds >= SHORTEST_S, f"a demo lasts at least {SHORTEST_S} s, not {seconds} s")
-    say("Starting a Spark master and a worker on 127.0.0.1 ...")
-    cluster = LocalCluster.up(home / "cluster", workers=1, slots_per_worker=SPACE.largest.total_slots)
-    try:
+    with ExitStack() as stack:
+        broker = None
+        if kafka:
+            resolve(spark_connector(), tell=say)
+            broker = LocalBroker.up(home / "kafka", tell=say)
+            stack.callback(_stop, broker)
+        say("Starting a Spark master and a worker on 127.0.0.1 ...")
+        cluster = LocalCluster.up(home / "cluster", workers=1, slots_per_worker=SPACE.largest.total_slots)
+        stack.callback(_stop, cluster)
         say(cluster.cpu_reason or "Each executor is limited to its share of the CPU by a control group.")
         tuned = _Day(
             home=home,
@@ -201,16 +208,15 @@ def run_demo(
             policy=demo_policy(cpu_is_measured=cluster.cpu_limits is not None),
             seconds=seconds,
             created=created,
+            broker=broker,
         )
         run = tuned.run(say, watch)
         static = None
         if measure_static and run.record.duration_s >= seconds:
             say("The same day again, on the largest configuration.")
             policy = Static(executors=SPACE.largest.executors)
-            day = _Day(home=home, cluster=cluster, policy=policy, seconds=seconds, created=created)
+            day = replace(tuned, policy=policy)
             static = day.run(say, watch)
-    finally:
-        _stop(cluster)
     prices = demo_prices(seconds)
     static_cost = cost_of(static_usage(driver_s(run.record.meter)), prices)
     if static is not None:
@@ -224,11 +230,11 @@ def run_demo(
     )
 
 
-def _stop(cluster: LocalCluster) -> None:
+def _stop(started: LocalCluster | LocalBroker) -> None:
     try:
-        cluster.down()
+        started.down()
     except KeyboardInterrupt:
-        cluster.down()  # nobody who is in a hurry wants processes left behind
+        started.down()  # nobody who is in a hurry wants processes left behind
         raise
 
 
@@ -241,6 +247,8 @@ class _Day:
     policy: Policy
     seconds: int
     created: str
+    broker: LocalBroker | None
+    """None: the job's source needs none."""
 
     @property
     def checkpoint(self) -> Path:
@@ -250,20 +258,34 @@ class _Day:
     def _folder(self) -> Path:
         return self.home.absolute() / f"job-{self.policy.name}"
 
-    @property
-    def _schedule(self) -> Path:
-        return self._folder / "schedule.json"
+    def _feed(self) -> Feed:
+        if self.broker is None:
+            return EmbeddedFeed(self._folder)
+        return KafkaFeed(self._folder, self.broker, topic=f"clicks-{self.policy.name}")
 
     def run(self, say: Callable[[str], None], watch: Callable[[], AbstractContextManager[Observer]]) -> Run:
         self._folder.mkdir()
         start = SPACE.largest if self.policy.name == BASELINE_POLICY else SPACE.smallest
         rates = demo_rates(self.seconds)
+        feed = self._feed()
         # The first rate of the day holds until the day begins.
-        quiet = Schedule(began_unix_s=time.time() + _START_S, rates_per_s=(float(rates[0]),))
-        write_schedule(self._schedule, quiet)
+        feed.start(float(rates[0]), in_s=_START_S)
+        try:
+            return self._run(feed, start, rates, say, watch)
+        finally:
+            feed.end()
+
+    def _run(
+        self,
+        feed: Feed,
+        start: Configuration,
+        rates: Rates,
+        say: Callable[[str], None],
+        watch: Callable[[], AbstractContextManager[Observer]],
+    ) -> Run:
         clock = SystemClock()
         engine = SparkEngine(
-            program=self._program(),
+            program=self._program(feed),
             cluster=self.cluster,
             home=self._folder / "engine",
             clock=clock,
@@ -273,7 +295,7 @@ class _Day:
         job = engine.launch(start)
         try:
             say(f"Warming it up for {_WARM_SHARE * self.seconds:.0f} s ...")
-            self._begin_day(quiet, rates, clock)
+            clock.wait_until(clock.now_s() + feed.begin_day(rates, in_s=_WARM_SHARE * self.seconds))
             job.forget_spent()
         except BaseException:
             job.kill()
@@ -311,20 +333,11 @@ class _Day:
             job.kill()
             raise
 
-    def _begin_day(self, quiet: Schedule, rates: Rates, clock: SystemClock) -> None:
-        """Write the day behind what has passed, and wait for its first second."""
-        passed_s = time.time() - quiet.began_unix_s
-        before = max(1, math.ceil(passed_s + _WARM_SHARE * self.seconds))
-        day = tuple(float(rate) for rate in rates)
-        write_schedule(self._schedule, replace(quiet, rates_per_s=quiet.rates_per_s * before + day))
-        clock.wait_until(clock.now_s() + before - passed_s)
-
-    def _program(self) -> SparkProgram:
+    def _program(self, feed: Feed) -> SparkProgram:
         options = {
-            "--schedule": self._schedule,
+            **feed.options(),
             "--checkpoint": self.checkpoint,
             "--trigger": f"{SPACE.largest.commit_interval_s:g} seconds",
-            "--partitions": _READ_TASKS,
             "--state-partitions": 1,
             "--state-provider": "hdfs",
             "--work": _WORK,
@@ -336,4 +349,5 @@ class _Day:
             most_executors=SPACE.largest.executors,
             driver_cores=_DRIVER_CORES,
             driver_memory_mib=_DRIVER_MEMORY_MIB,
+            conf=feed.conf(),
         )

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own custom
 
-from tidewise.jobs.program import options_of, parsed, records_of, session_of, wait, writer_of
+from tidewise.jobs.program import keep_dead_letters, options_of, parsed, records_of, session_of, wait, writer_of
 from tidewise.jobs.records.clicks import ADS_PER_CAMPAIGN
+from tidewise.jobs.records.kinds import KINDS
+
+KIND = KINDS["clicks"]
 
 
 def views_per_campaign(records: DataFrame, *, work: int) -> DataFrame:
@@ -35,9 +38,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser = options_of("Counts views per campaign in windows of ten seconds.")
     parser.add_argument("--work", type=int, default=0, help="rounds of SHA-256 over each view")
     options = parsed(parser, arguments)
-    records = records_of(session_of(options), options)
-    results = views_per_campaign(records, work=options.work)
-    wait(writer_of(results, options, output_mode="update").start(), options)
+    spark = session_of(options)
+    results = views_per_campaign(records_of(spark, options, KIND), work=options.work)
+    query = writer_of(results, options, output_mode="update", key="campaign_id").start()
+    keep_dead_letters(spark, options, KIND)
+    wait(query, options)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own custom
 from pyspark.sql.streaming.state import GroupState
 
-from tidewise.jobs.program import options_of, parsed, records_of, session_of, wait, writer_of
+from tidewise.jobs.program import keep_dead_letters, options_of, parsed, records_of, session_of, wait, writer_of
+from tidewise.jobs.records.kinds import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql.pandas._typing import DataFrameLike
@@ -47,12 +48,19 @@ def main(arguments: list[str] | None = None) -> None:
     """Run until stopped, or for `--seconds`."""
     parser = options_of("Writes the ordinal of every record to the sink.")
     parser.add_argument("--state-mb", type=int, default=0, help="MiB of state to carry along; needs rocksdb")
+    parser.add_argument("--records", choices=list(KINDS), default="clicks", help="kind of the records")
     options = parsed(parser, arguments)
     if options.state_mb and options.state_provider != "rocksdb":
         parser.error("--state-mb needs --state-provider rocksdb")
-    records = records_of(session_of(options), options)
-    results = ordinals(records, state_mib=options.state_mb)
-    wait(writer_of(results, options, output_mode="append").start(), options)
+    if options.state_mb and options.mode == "real-time":
+        parser.error(
+            "--state-mb is not for --mode real-time: Spark takes no applyInPandasWithState there; leave it out"
+        )
+    spark, kind = session_of(options), KINDS[options.records]
+    results = ordinals(records_of(spark, options, kind), state_mib=options.state_mb)
+    query = writer_of(results, options, output_mode="append").start()
+    keep_dead_letters(spark, options, kind)
+    wait(query, options)
 
 
 if __name__ == "__main__":

@@ -5,18 +5,25 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+import pyspark
 from pyspark.sql.types import StructType
 
-from tidewise.core import BadInputError
+from tidewise.core import BadInputError, InvalidValueError, PermanentError
 from tidewise.core.readers import did_you_mean
-from tidewise.jobs.records.clicks import SCHEMA, records
+from tidewise.jobs.records.kinds import KINDS, Disorder
 from tidewise.jobs.schedule import Pieces, Schedule, read_schedule
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+except ImportError:
+    raise PermanentError(
+        f"the embedded source needs Spark 4.2 or newer, not {pyspark.__version__}; install that, or read from Kafka"
+    ) from None
 
 NAME = "tidewise-embedded"
 """What to write in `readStream.format(...)`."""
@@ -35,24 +42,42 @@ class Options:
     seed: int = 0
     partitions: int = 2
     max_records_per_batch: int | None = None
+    records: str = "clicks"
+    disorder: Disorder = field(default_factory=Disorder)
 
     @staticmethod
     def read(given: Mapping[str, str]) -> Options:
         """The options, or BadInputError with what to write instead; Spark does not keep upper and lower case apart."""
-        known = ("schedule", "seed", "partitions", "max_records_per_batch")
+        known = ("schedule", "seed", "partitions", "max_records_per_batch", "records", "late_share", "late_most_s")
         named = {name.lower(): text for name, text in given.items()}
         for name in named:
             if name not in known:
                 raise BadInputError(f"{NAME} has no option {name!r}{did_you_mean(name, known)}")
         if "schedule" not in named:
             raise BadInputError(f"{NAME} needs the option schedule: the JSON file that says how many records come when")
+        records = named.get("records", "clicks")
+        if records not in KINDS:
+            raise BadInputError(f"{NAME} has no records {records!r}{did_you_mean(records, KINDS)}")
         most = named.get("max_records_per_batch")
         return Options(
             schedule=Path(named["schedule"]),
             seed=_whole("seed", named.get("seed", "0"), least=0),
             partitions=_whole("partitions", named.get("partitions", "2"), least=1),
             max_records_per_batch=None if most is None else _whole("max_records_per_batch", most, least=1),
+            records=records,
+            disorder=_disorder(named.get("late_share", "0"), named.get("late_most_s", "0")),
         )
+
+
+def _disorder(share: str, most_s: str) -> Disorder:
+    try:
+        return Disorder(share=float(share), most_s=float(most_s))
+    except InvalidValueError as error:
+        raise BadInputError(f"the options late_share and late_most_s of {NAME}: {error}") from None
+    except ValueError:
+        raise BadInputError(
+            f"the options late_share and late_most_s of {NAME} must be numbers, not {share!r} and {most_s!r}"
+        ) from None
 
 
 def _whole(name: str, text: str, *, least: int) -> int:
@@ -68,8 +93,9 @@ def _whole(name: str, text: str, *, least: int) -> int:
 class EmbeddedSource(DataSource):
     """The source to register: `spark.dataSource.register(EmbeddedSource)`; needs Spark 4.2 for bounded batches.
 
-    Options: `schedule` (a JSON file, see Schedule), `seed`, `partitions` and `max_records_per_batch`. Two readers of
-    the same schedule and seed see the same records, and reading a range again gives the same records again.
+    Options: `schedule` (a JSON file, see Schedule), `seed`, `partitions`, `max_records_per_batch`, `records` (their
+    kind), `late_share` (of the records) and `late_most_s` (how much earlier these happened, at most). Two readers with
+    the same options see the same records, and reading a range again gives the same records again.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -83,7 +109,7 @@ class EmbeddedSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        return SCHEMA
+        return KINDS[self._options.records].schema
 
     def streamReader(self, schema: StructType) -> EmbeddedReader:  # noqa: ARG002, N802 - Spark's signature
         return EmbeddedReader(self._options)
@@ -140,9 +166,12 @@ class EmbeddedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Range)  # noqa: S101 - Spark gives back what partitions() made
+        kind, options = KINDS[self._options.records], self._options
         for first in range(partition.first, partition.end, _ROWS_PER_ARROW_BATCH):
             end = min(first + _ROWS_PER_ARROW_BATCH, partition.end)
-            yield records(seed=self._options.seed, first=first, end=end, pieces=partition.pieces)
+            yield kind.batch(
+                seed=options.seed, first=first, end=end, pieces=partition.pieces, disorder=options.disorder
+            )
 
     def _newest(self, *, at_least: int = 0) -> int:
         """How many records there are now; what was once offered stays, whatever becomes of file and clock."""

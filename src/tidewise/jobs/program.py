@@ -1,4 +1,4 @@
-"""What the two programs share: their options, the session, the source, the sinks, and waiting for the end."""
+"""What the programs share: their options, the session, the source, the sinks, and waiting for the end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import sys
 import uuid
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own custom
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tidewise.jobs.embedded import NAME, EmbeddedSource
+from tidewise.jobs.decoding import TOO_LARGE_BYTES, dead_letters, decoded
+from tidewise.jobs.records.kinds import RecordKind
 
 STATE_PROVIDERS = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
@@ -22,35 +25,86 @@ STATE_PROVIDERS = {
 
 
 def options_of(description: str) -> argparse.ArgumentParser:
-    """A parser with the options that both programs take."""
+    """A parser with the options that all programs take."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--schedule", type=Path, required=True, help="JSON file: how many records come when")
+    parser.add_argument("--source", choices=["embedded", "kafka"], default="embedded", help="where records come from")
     parser.add_argument("--checkpoint", type=Path, required=True, help="folder of the query's checkpoint")
-    parser.add_argument("--sink", choices=["files", "foreachbatch", "noop"], default="noop", help="where results go")
+    parser.add_argument("--sink", choices=["files", "foreachbatch", "kafka", "noop"], default="noop")
     parser.add_argument("--out", type=Path, help="folder that the sinks files and foreachbatch write to")
-    parser.add_argument("--trigger", default="1 second", help="time between the starts of two batches")
-    parser.add_argument("--seed", type=int, default=0, help="another seed gives other records")
-    parser.add_argument("--partitions", type=int, default=2, help="tasks that read the source in each batch")
+    parser.add_argument("--mode", choices=["micro-batch", "real-time"], default="micro-batch")
+    parser.add_argument("--trigger", help="time between two batches (1 second), or between real-time checkpoints")
     parser.add_argument("--max-records-per-batch", type=int, help="most records of one batch; no limit if left out")
+    parser.add_argument("--seed", type=int, default=0, help="another seed gives other records")
     parser.add_argument("--state-provider", choices=list(STATE_PROVIDERS), default="rocksdb")
     parser.add_argument("--state-partitions", type=int, default=2, help="fixed for a checkpoint by its first batch")
     parser.add_argument("--app-name", help="name of the application; the program's own if left out")
     parser.add_argument("--master", help="Spark master; left to spark-submit and its settings if left out")
     parser.add_argument("--seconds", type=float, help="stop after this long; run until stopped if left out")
+    embedded = parser.add_argument_group("the embedded source")
+    embedded.add_argument("--schedule", type=Path, help="JSON file: how many records come when")
+    embedded.add_argument("--partitions", type=int, default=2, help="tasks that read the source in each batch")
+    embedded.add_argument("--late-share", type=float, default=0.0, help="share of the records that come late")
+    embedded.add_argument("--late-most-s", type=float, default=0.0, help="how late these come at most")
+    kafka = parser.add_argument_group("Kafka")
+    kafka.add_argument("--brokers", help="addresses such as 127.0.0.1:9092, of source and sink")
+    kafka.add_argument("--topic", help="topic to read")
+    kafka.add_argument("--from", dest="begin", choices=["earliest", "latest"], default="earliest")
+    kafka.add_argument("--encoding", choices=["json", "avro"], default="json", help="of the records that are read")
+    kafka.add_argument("--too-large-bytes", type=int, default=TOO_LARGE_BYTES, help="from here on a record is refused")
+    kafka.add_argument("--dead-letters", type=Path, help="folder for what could not be decoded, and why")
+    kafka.add_argument("--out-topic", help="topic that the sink kafka writes to, as JSON")
     return parser
+
+
+_NEEDS = {
+    ("source", "embedded"): {"schedule": "FILE"},
+    ("source", "kafka"): {"brokers": "HOST:PORT", "topic": "NAME"},
+    ("sink", "files"): {"out": "FOLDER"},
+    ("sink", "foreachbatch"): {"out": "FOLDER"},
+    ("sink", "kafka"): {"brokers": "HOST:PORT", "out_topic": "NAME"},
+}
+"""Which further options a choice needs."""
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
     """The options given; ends the program with a sentence where they contradict each other."""
     options = parser.parse_args(arguments)
-    if options.sink != "noop" and options.out is None:
-        parser.error(f"--sink {options.sink} needs --out FOLDER")
+    for (choice, value), needed in _NEEDS.items():
+        for name, form in needed.items():
+            if getattr(options, choice) == value and getattr(options, name) is None:
+                parser.error(f"--{choice} {value} needs --{name.replace('_', '-')} {form}")
+    if options.dead_letters is not None and options.source != "kafka":
+        parser.error("--dead-letters needs --source kafka: the embedded source has no records that cannot be decoded")
+    if options.source == "embedded" and _older_than(4, 2):
+        parser.error(f"--source embedded needs Spark 4.2 or newer, not {pyspark.__version__}; --source kafka does not")
+    wrong = _not_for_real_time(options) if options.mode == "real-time" else None
+    if wrong is not None:
+        parser.error(wrong)
+    options.trigger = options.trigger or {"micro-batch": "1 second", "real-time": "30 seconds"}[options.mode]
     options.app_name = options.app_name or parser.prog
     return options
 
 
+def _older_than(major: int, minor: int) -> bool:
+    return tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < (major, minor)
+
+
+def _not_for_real_time(options: argparse.Namespace) -> str | None:
+    """Why Spark would refuse these options in real-time mode."""
+    if _older_than(4, 1):
+        return f"--mode real-time needs Spark 4.1 or newer, not {pyspark.__version__}"
+    for name in ("source", "sink"):
+        if getattr(options, name) != "kafka":
+            return f"--mode real-time needs --{name} kafka, not {getattr(options, name)}"
+    if options.state_provider != "rocksdb":
+        return "--mode real-time needs --state-provider rocksdb"
+    if options.max_records_per_batch is not None:
+        return "--mode real-time takes records as they come; leave out --max-records-per-batch"
+    return None
+
+
 def session_of(options: argparse.Namespace) -> SparkSession:
-    """The session, with the source registered in it."""
+    """The session, with its settings for state."""
     # Spark would take the first python3 on the path for its workers, which need not know this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = (
@@ -61,31 +115,78 @@ def session_of(options: argparse.Namespace) -> SparkSession:
         # Over TCP every task of a Python source was seen to take some 40 ms longer.
         .config("spark.python.unix.domain.socket.enabled", "true")
     )
+    if options.mode == "real-time":
+        builder = builder.config("spark.sql.streaming.stateStore.checkpointFormatVersion", 2)
     if options.master is not None:
         builder = builder.master(options.master)
-    spark = builder.getOrCreate()
+    return builder.getOrCreate()
+
+
+def records_of(spark: SparkSession, options: argparse.Namespace, kind: RecordKind) -> DataFrame:
+    """The stream of records of this kind."""
+    if options.source == "kafka":
+        raw = _kafka(spark, options)
+        return decoded(raw, kind, options.encoding, too_large_bytes=options.too_large_bytes)
+    from tidewise.jobs.embedded import NAME, EmbeddedSource  # noqa: PLC0415 - older Sparks have no such sources
+
     spark.dataSource.register(EmbeddedSource)
-    return spark
-
-
-def records_of(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
-    """The stream of the embedded source."""
     reader = spark.readStream.format(NAME).option("schedule", str(options.schedule.resolve()))
-    reader = reader.option("seed", options.seed).option("partitions", options.partitions)
+    reader = reader.option("records", kind.name).option("seed", options.seed).option("partitions", options.partitions)
+    reader = reader.option("late_share", options.late_share).option("late_most_s", options.late_most_s)
     if options.max_records_per_batch is not None:
         reader = reader.option("max_records_per_batch", options.max_records_per_batch)
     return reader.load()
 
 
-def writer_of(results: DataFrame, options: argparse.Namespace, *, output_mode: str) -> DataStreamWriter:
-    """The results on their way to the sink; `output_mode` is for sinks that take any: files can only be added to."""
+def _kafka(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
+    """The topic as Kafka has it: bytes, and where they lay."""
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", options.brokers)
+    reader = reader.option("subscribe", options.topic).option("startingOffsets", options.begin)
+    if options.max_records_per_batch is not None:
+        reader = reader.option("maxOffsetsPerTrigger", options.max_records_per_batch)
+    return reader.load()
+
+
+def writer_of(
+    results: DataFrame, options: argparse.Namespace, *, output_mode: str, key: str | None = None
+) -> DataStreamWriter:
+    """The results on their way to the sink; `output_mode` is for sinks that take any: files can only be added to.
+
+    `key`: the column that becomes the key of a Kafka record.
+    """
+    if options.sink == "kafka":
+        results = results.select(
+            *([] if key is None else [F.col(key).cast("string").alias("key")]),
+            F.to_json(F.struct(*results.columns)).alias("value"),
+        )
     writer = results.writeStream.option("checkpointLocation", str(options.checkpoint.resolve()))
-    writer = writer.queryName(options.app_name).trigger(processingTime=options.trigger).outputMode(output_mode)
+    writer = writer.queryName(options.app_name).outputMode("update" if options.mode == "real-time" else output_mode)
+    if options.mode == "real-time":
+        writer = writer.trigger(realTime=options.trigger)  # type: ignore[call-overload] # PySpark's types forgot it
+    else:
+        writer = writer.trigger(processingTime=options.trigger)
     if options.sink == "files":
         return writer.outputMode("append").format("parquet").option("path", str(options.out.resolve()))
     if options.sink == "foreachbatch":
         return writer.foreachBatch(BatchFolders(options.out.resolve()))
+    if options.sink == "kafka":
+        writer = writer.format("kafka").option("kafka.bootstrap.servers", options.brokers)
+        return writer.option("topic", options.out_topic)
     return writer.format("noop")
+
+
+def keep_dead_letters(spark: SparkSession, options: argparse.Namespace, kind: RecordKind) -> StreamingQuery | None:
+    """Where `--dead-letters` asks for it, a second query that writes what cannot be decoded, and why, as Parquet.
+
+    It reads and decodes the topic once more, at its own pace, and its checkpoint lies in its own folder.
+    """
+    if options.dead_letters is None:
+        return None
+    folder = options.dead_letters.resolve()
+    bad = dead_letters(_kafka(spark, options), kind, options.encoding, too_large_bytes=options.too_large_bytes)
+    writer = bad.writeStream.format("parquet").option("path", str(folder))
+    writer = writer.option("checkpointLocation", str(folder / "_checkpoint")).trigger(processingTime="10 seconds")
+    return writer.queryName(f"{options.app_name} dead letters").start()
 
 
 def wait(query: StreamingQuery, options: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.engines.spark.histories import COMMIT, Story, counting, entry, ledger_line
 from tidewise.core import BadInputError
-from tidewise.engines.spark.audit import Audit, audit, state_partitions
+from tidewise.engines.spark.audit import Audit, audit, committed_in_kafka, state_partitions
 
 
 def codes(found: Audit) -> set[str]:
@@ -237,6 +237,64 @@ def test_kafka_is_counted_from_where_it_began_by_topic_and_partition(tmp_path: P
     (source,) = found.sources
     assert (source.kind, source.count, source.unit) == ("kafka", 31, "offsets")
     assert source.start == '{"orders":{"0":100,"1":40}}'
+
+
+def _a_kafka_query(folder: Path) -> Story:
+    """As Spark 4.3 writes it: two topics, where they began, and a partition that was added in between."""
+    steps = [
+        '{"orders":{"1":40,"0":110},"refunds":{"0":7}}',
+        '{"orders":{"1":60,"0":111},"refunds":{"0":7}}',
+        '{"orders":{"2":5,"1":80,"0":111},"refunds":{"0":9}}',
+        '{"orders":{"2":6,"1":80,"0":130},"refunds":{"0":9}}',
+    ]
+    offsets = {batch: entry(batch, step) for batch, step in enumerate(steps)}
+    story = Story(folder=folder, offsets=offsets, ledger=[ledger_line(batch, text) for batch, text in offsets.items()])
+    begun = story.checkpoint / "sources" / "0" / "0"
+    begun.parent.mkdir(parents=True)
+    begun.write_text('\0v1\n{"orders":{"1":0,"0":100},"refunds":{"0":7}}')
+    return story
+
+
+def test_a_kafka_query_is_proved_over_a_partition_that_was_added(tmp_path: Path) -> None:
+    story = _a_kafka_query(tmp_path)
+    story.kept_from = 2
+    found = audit(story.write())
+    assert (found.clean, found.warnings, found.batches) == (True, (), 4)
+    (source,) = found.sources
+    # The one that was added counts from 0, where Spark begins to read it.
+    assert (source.kind, source.count, source.unit) == ("kafka", 30 + 80 + 6 + 2, "offsets")
+    assert source.end == '{"orders":{"2":6,"1":80,"0":130},"refunds":{"0":9}}'
+
+
+def test_what_kafka_has_committed_is_what_the_last_committed_batch_says(tmp_path: Path) -> None:
+    story = _a_kafka_query(tmp_path)
+    story.uncommitted = {3}
+    assert committed_in_kafka(story.write()) == {"orders": {0: 111, 1: 80, 2: 5}, "refunds": {0: 9}}
+
+
+def test_before_its_first_batch_a_kafka_query_stands_where_it_begins(tmp_path: Path) -> None:
+    story = _a_kafka_query(tmp_path)
+    story.uncommitted = {0, 1, 2, 3}
+    assert committed_in_kafka(story.write()) == {"orders": {0: 100, 1: 0}, "refunds": {0: 7}}
+
+
+def test_of_two_sources_that_read_one_topic_the_slower_counts(tmp_path: Path) -> None:
+    offsets = {0: entry(0, '{"orders":{"0":5,"1":9}}', '{"records":3}', '{"orders":{"0":7,"1":8}}')}
+    assert committed_in_kafka(Story(folder=tmp_path, offsets=offsets).write()) == {"orders": {0: 5, 1: 8}}
+
+
+@pytest.mark.parametrize(
+    ("entry_text", "sentence"),
+    [
+        (entry(0, '{"records":3}'), "has committed nothing from Kafka"),
+        (entry(0, "-"), "has committed nothing from Kafka"),
+        ("v9\n{}\n{}", "cannot be read: its first line is 'v9'"),
+    ],
+)
+def test_a_query_without_offsets_of_kafka_is_refused(tmp_path: Path, entry_text: str, sentence: str) -> None:
+    checkpoint = Story(folder=tmp_path, offsets={0: entry_text}).write()
+    with pytest.raises(BadInputError, match=sentence):
+        committed_in_kafka(checkpoint)
 
 
 def test_a_kafka_partition_that_goes_back_is_found_though_others_advance(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
+from tests.kafka.feeding import feeding
 from tidewise.control.clock import SystemClock
 from tidewise.core import ChangeStatus, Configuration, Engine, Mechanism
 from tidewise.engines.spark.cluster import LocalCluster
@@ -20,6 +21,8 @@ from tidewise.engines.spark.program import SparkProgram
 from tidewise.host.processes import ProcessIdentity, find, wait_until
 from tidewise.jobs.embedded import NAME
 from tidewise.jobs.schedule import Schedule, write_schedule
+from tidewise.kafka.broker import LocalBroker
+from tidewise.kafka.jars import resolve, spark_connector
 from tidewise.testing import EngineConformance
 from tidewise.testing.engine_reports import EngineReportTests
 from tidewise.testing.engine_suite import EngineSuite
@@ -28,6 +31,7 @@ from tidewise.testing.session import Session
 pytestmark = pytest.mark.xdist_group("spark")
 
 RATE_PER_S = 500.0
+TOPIC = "clicks"
 START = Configuration(
     executors=1, slots_per_executor=1, cores_per_executor=1.0, memory_mib_per_executor=1024, state_partitions=2
 )
@@ -78,23 +82,31 @@ class SparkSuite(EngineSuite):
     def make_engine(self) -> Engine:
         home = self.folder / f"job-{next(self.numbers)}"
         home.mkdir()
-        write_schedule(home / "schedule.json", Schedule(began_unix_s=time.time(), rates_per_s=(RATE_PER_S,)))
-        options = ("--schedule", "schedule.json", "--checkpoint", "checkpoint", "--trigger", "1 second")
-        program = SparkProgram(
-            command=(sys.executable, "-m", "tidewise.jobs.clicks", *options, "--partitions", "1"),
-            folder=home,
-            most_executors=3,
-            handover=True,
-            replayable_sources=(NAME,),
-            warm_batches=2,
-        )
         return SparkEngine(
-            program=program,
+            program=self.make_program(home),
             cluster=self.cluster,
             home=home / "state",
             clock=SystemClock(),
             window_s=2.5,
             repartitions=True,
+        )
+
+    def make_program(self, home: Path) -> SparkProgram:
+        """The counting job on records that begin to come now."""
+        write_schedule(home / "schedule.json", Schedule(began_unix_s=time.time(), rates_per_s=(RATE_PER_S,)))
+        return self.counting(home, "--schedule", "schedule.json", "--partitions", "1")
+
+    @staticmethod
+    def counting(home: Path, *source: str, **more: Any) -> SparkProgram:  # noqa: ANN401 -- fields of the program
+        options = ("--checkpoint", "checkpoint", "--trigger", "1 second")
+        return SparkProgram(
+            command=(sys.executable, "-m", "tidewise.jobs.clicks", *options, *source),
+            folder=home,
+            most_executors=3,
+            handover=True,
+            replayable_sources=(NAME,),
+            warm_batches=2,
+            **more,
         )
 
     def start_configuration(self) -> Configuration:
@@ -129,6 +141,32 @@ class TestSparkInShort(SparkSuite, EngineReportTests):
 
 @pytest.mark.soak
 class TestSparkConformance(SparkSuite, EngineConformance):
+    """The whole suite."""
+
+
+class KafkaSuite(SparkSuite):
+    """The same job on a topic of a real broker, which is fed all the time."""
+
+    broker: ClassVar[LocalBroker]
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def own_broker(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+        cls.broker = LocalBroker.up(tmp_path_factory.mktemp("kafka-conformance") / "broker", topics={TOPIC: 2})
+        try:
+            with feeding(cls.broker.address, TOPIC, rate_per_s=RATE_PER_S):
+                yield
+        finally:
+            cls.broker.down()
+
+    def make_program(self, home: Path) -> SparkProgram:
+        jars = ",".join(str(jar) for jar in resolve(spark_connector()))
+        source = ("--source", "kafka", "--brokers", self.broker.address, "--topic", TOPIC, "--from", "latest")
+        return self.counting(home, *source, conf={"spark.jars": jars})
+
+
+@pytest.mark.soak
+class TestSparkConformanceOnKafka(KafkaSuite, EngineConformance):
     """The whole suite."""
 
 

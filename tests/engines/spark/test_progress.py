@@ -60,6 +60,31 @@ def test_sources_that_cannot_be_counted_or_do_not_tell_have_no_backlog(name: str
     assert not progress.backlog_known
 
 
+def test_a_report_of_a_kafka_source_is_read_by_partition() -> None:
+    first, second, *_ = (parse_progress(text) for text in told_by_spark("kafka"))
+    assert [(one.topic, one.partition, one.start, one.end, one.latest) for one in second.sources[0].partitions] == [
+        ("orders", 0, 30, 60, 3660),
+        ("orders", 1, 10, 20, 1220),
+        ("orders", 2, 10, 20, 1220),
+    ]
+    assert (second.start, second.end, second.latest) == (50, 100, 6100)
+    assert second.sources[0].metrics["maxOffsetsBehindLatest"] == str(3660 - 60)
+    # Spark does not say where the first batch began; its rows do.
+    assert (first.start, first.end) == (0, 50)
+
+
+def test_the_first_batch_after_a_restart_does_not_say_what_is_newest() -> None:
+    runs = [parse_progress(text) for text in told_by_spark("kafka")]
+    again = next(one for one in runs if one.run_id != runs[0].run_id)
+    assert not again.backlog_known
+    assert all(one.latest is None for one in again.sources[0].partitions)
+
+
+def test_partitions_are_those_of_kafka_only() -> None:
+    for name in ("plain", "agg", "files", "rate", "rmb"):
+        assert parse_progress(told_by_spark(name)[0]).sources[0].partitions == ()
+
+
 def test_a_trigger_that_found_nothing_is_no_batch() -> None:
     report = json.loads(told_by_spark("plain")[1])
     report["durationMs"] = {"latestOffset": 1, "triggerExecution": 2}

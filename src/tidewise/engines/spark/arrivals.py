@@ -6,6 +6,8 @@ from bisect import insort
 from itertools import pairwise
 
 _KEPT = 12
+"""How many points decide the rate; more are kept of what has arrived and is not committed."""
+_MOST = 64
 _FADE = 0.5
 """What the stretch between two points weighs against the next one, so that the last few decide the rate."""
 
@@ -24,7 +26,19 @@ class Arrivals:
     def tell(self, at_s: float, position: float, *, idle: bool = False) -> None:
         """So many records had arrived at this time."""
         insort(self._points, (at_s, position, idle))
-        del self._points[:-_KEPT]
+        if len(self._points) > _MOST:
+            # The older half by every second point: the longer ago, the less it matters when exactly.
+            del self._points[1 : _MOST // 2 : 2]
+
+    def forget_before(self, position: float) -> None:
+        """It will not be asked any more when a record before this position arrived."""
+        needed = self._points_until(position) - 1
+        del self._points[: max(0, min(needed, len(self._points) - _KEPT))]
+
+    @property
+    def last_s(self) -> float:
+        """When the last point was."""
+        return self._points[-1][0] if self._points else 0.0
 
     @property
     def rate_per_s(self) -> float:
@@ -32,7 +46,7 @@ class Arrivals:
         if not self._points or self._points[-1][2]:
             return 0.0
         arrived = seconds = 0.0
-        for (from_s, before, _), (to_s, after, _) in pairwise(self._points):
+        for (from_s, before, _), (to_s, after, _) in pairwise(self._points[-_KEPT:]):
             arrived = _FADE * arrived + max(0.0, after - before)
             seconds = _FADE * seconds + (to_s - from_s)
         # Points a blink apart say what has arrived, but not how fast.
@@ -49,3 +63,21 @@ class Arrivals:
             if from_s <= at_s < to_s:
                 return before + (after - before) * (at_s - from_s) / (to_s - from_s)
         return self._points[0][1]
+
+    def passed_s(self, position: float) -> tuple[float, bool] | None:
+        """Since when there has been more than this, and whether that is known; False: at least since then.
+
+        None where there is not more, as far as it has been told.
+        """
+        after = self._points_until(position)
+        if after == len(self._points):
+            return None
+        to_s, more, _ = self._points[after]
+        if after == 0:
+            return to_s, False
+        from_s, before, _ = self._points[after - 1]
+        return from_s + (to_s - from_s) * (position - before) / (more - before), True
+
+    def _points_until(self, position: float) -> int:
+        """How many points there are up to the last one that is not beyond this position."""
+        return next((n for n in range(len(self._points), 0, -1) if self._points[n - 1][1] <= position), 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tidewise.core import BadInputError
 from tidewise.engines.spark.audit_findings import Findings, Violation
 from tidewise.engines.spark.audit_history import History, Kept, Owner, read_ledger
-from tidewise.engines.spark.audit_offsets import SourceRange, shuffle_partitions
+from tidewise.engines.spark.audit_offsets import SourceRange, kafka_offsets, shuffle_partitions, source_offsets
 from tidewise.engines.spark.audit_sink import SinkFiles, check_sink, last_compact, log_entries
 
 LEDGER = Path("_tidewise") / "ledger.jsonl"
@@ -20,7 +20,7 @@ LEDGER = Path("_tidewise") / "ledger.jsonl"
 _PARTS = ("offsets", "commits")
 _SUGGESTIONS = 3
 
-__all__ = ["LEDGER", "Audit", "Owner", "SourceRange", "Violation", "audit"]
+__all__ = ["LEDGER", "Audit", "Owner", "SourceRange", "Violation", "audit", "committed_in_kafka"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +203,44 @@ def state_partitions(checkpoint: Path) -> int | None:
     if latest is None:
         return None
     return shuffle_partitions(latest.read_text(encoding="utf-8", errors="replace"))
+
+
+def committed_in_kafka(checkpoint: Path) -> dict[str, dict[int, int]]:
+    """Up to where a query has committed the topics it reads, by topic and partition: the next offset to read.
+
+    What its last committed batch says; before the first one, where it begins. Where two sources read one partition,
+    the lesser offset: what both have committed. BadInputError where the query reads no Kafka.
+    """
+    try:
+        _check_is_checkpoint(checkpoint)
+        offsets = _last_committed(checkpoint)
+    except OSError as error:
+        raise BadInputError(f"{error.filename} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise BadInputError(f"the last offsets entry in {checkpoint} cannot be read: {error}") from error
+    found: dict[str, dict[int, int]] = {}
+    for offset in offsets:
+        for topic, partitions in kafka_offsets(offset).items():
+            known = found.setdefault(topic, {})
+            for number, at in partitions.items():
+                known[number] = min(at, known.get(number, at))
+    if not found:
+        raise BadInputError(
+            f"the query of {checkpoint} has committed nothing from Kafka: name the checkpoint of a query that reads a "
+            "topic, after its first batch"
+        )
+    return found
+
+
+def _last_committed(checkpoint: Path) -> list[str]:
+    """The offsets of all sources after the last committed batch, or those that they begin with."""
+    committed = [int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdecimal()]
+    if committed:
+        entry = checkpoint / "offsets" / str(max(committed))
+        return list(source_offsets(entry.read_text(encoding="utf-8", errors="replace")).values())
+    begun = checkpoint / "sources"
+    names = sorted(path.name for path in begun.iterdir()) if begun.is_dir() else []
+    return [offset for name in names if (offset := _initial_offset(checkpoint, name)) is not None]
 
 
 def _initial_offset(checkpoint: Path, source: str) -> str | None:

@@ -68,6 +68,14 @@ def source_offsets(entry: str) -> dict[str, str]:
     return offsets
 
 
+def kafka_offsets(offset: str) -> dict[str, dict[int, int]]:
+    """An offset of Kafka by topic and partition; none for what is no offset of Kafka."""
+    kind, _ = _read(offset)
+    if kind != "kafka":
+        return {}
+    return {topic: {int(number): at for number, at in parts.items()} for topic, parts in json.loads(offset).items()}
+
+
 def _is_number(value: object) -> bool:
     return type(value) is int  # a JSON true is no offset
 
@@ -152,7 +160,8 @@ class SourceTrack:
         if new:
             self._kind = kind
         for key, at in new.items():
-            self._first.setdefault(key, at)
+            # A partition that is added is read from 0 on; Spark takes any other beginning for a loss.
+            self._first.setdefault(key, 0 if kind == "kafka" else at)
         self._now, self._text = new, offset
         self._shape, self._numbers = _take_apart(offset)
         return True

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from tidewise.core import PermanentError
 
@@ -37,8 +38,25 @@ class UnreadableProgressError(PermanentError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionProgress:
+    """One partition of a Kafka topic in a batch. Offsets count records, and what compaction and transactions leave."""
+
+    topic: str
+    partition: int
+    start: int
+    """Judged by the rows of the batch where Spark does not say it: a partition that is new, or was made anew."""
+    end: int
+    latest: int | None
+    """The newest offset there was when the batch was planned; None where Spark does not say it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceProgress:
-    """One source of a batch. Positions count records from wherever the source began; None: they cannot be counted."""
+    """One source of a batch. Positions count records from wherever the source began; None: they cannot be counted.
+
+    Those of a Kafka source are sums over the partitions that the batch ended with: between two batches they go on as
+    long as the partitions are the same.
+    """
 
     description: str
     start: float | None
@@ -48,6 +66,8 @@ class SourceProgress:
     """The newest record there was when the batch was planned; None also where the source does not say."""
     rows: int
     metrics: Mapping[str, str]
+    partitions: tuple[PartitionProgress, ...] = ()
+    """Empty for sources that are no topics of Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,31 +199,65 @@ def count_offset(offset: object) -> float | None:
     Kafka's count by topic and partition; `{"records": n}` and `{"offset": n}` count by themselves. A bare number is a
     second for the rate source, and file sources count the entries of a log.
     """
-    if isinstance(offset, str):
-        try:
-            return count_offset(json.loads(offset)) if offset.lstrip().startswith("{") else None
-        except ValueError:
-            return None
-    if not isinstance(offset, dict) or not offset:
-        return None
+    parts = _parts(offset)
     for key in ("records", "offset"):
-        if _is_number(offset.get(key)):
-            return float(offset[key])
-    by_topic = list(offset.values())
-    if not all(isinstance(topic, dict) and all(map(_is_number, topic.values())) for topic in by_topic):
-        return None
-    return float(sum(sum(topic.values()) for topic in by_topic))
+        if _is_number(parts.get(key)):
+            return float(parts[key])
+    by_partition = _by_partition(offset)
+    return float(sum(by_partition.values())) if by_partition else None
+
+
+def _parts(offset: object) -> dict[str, Any]:
+    """What an offset consists of; nothing where it is one number, or no JSON."""
+    if isinstance(offset, str) and offset.lstrip().startswith("{"):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return {}
+    return offset if isinstance(offset, dict) else {}
+
+
+def _by_partition(offset: object) -> dict[tuple[str, int], int]:
+    """The offset of each partition of each topic; none for what is no offset of Kafka."""
+    topics = _parts(offset)
+    if not all(isinstance(partitions, dict) for partitions in topics.values()):
+        return {}
+    flat = {(topic, key): at for topic, partitions in topics.items() for key, at in partitions.items()}
+    if not all(key.isdecimal() and _is_number(at) for (_, key), at in flat.items()):
+        return {}
+    return {(topic, int(key)): int(at) for (topic, key), at in flat.items()}
+
+
+def _partitions(source: Mapping[str, object], rows: int) -> tuple[PartitionProgress, ...]:
+    starts, ends, latest = (_by_partition(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset"))
+    # An offset before the start is one of another topic of that name.
+    starts = {key: at for key, at in starts.items() if at <= ends.get(key, -1)}
+    unknown_rows = max(0, rows - sum(ends[key] - at for key, at in starts.items()))
+    for key in sorted(ends.keys() - starts.keys()):
+        read = min(ends[key], unknown_rows)
+        starts[key] = ends[key] - read
+        unknown_rows -= read
+    return tuple(
+        PartitionProgress(topic=key[0], partition=key[1], start=starts[key], end=end, latest=latest.get(key))
+        for key, end in ends.items()
+    )
 
 
 def _source(source: Mapping[str, object]) -> SourceProgress:
     metrics = _mapping(source.get("metrics"), "metrics")
+    rows = _count(source, "numInputRows")
+    start, end, latest = (count_offset(source.get(name)) for name in ("startOffset", "endOffset", "latestOffset"))
+    partitions = _partitions(source, rows)
+    if partitions:
+        start = float(sum(one.start for one in partitions))
     return SourceProgress(
         description=str(source.get("description", "")),
-        start=count_offset(source.get("startOffset")),
-        end=count_offset(source.get("endOffset")),
-        latest=count_offset(source.get("latestOffset")),
-        rows=_count(source, "numInputRows"),
+        start=start,
+        end=end,
+        latest=latest,
+        rows=rows,
         metrics={name: str(value) for name, value in metrics.items()},
+        partitions=partitions,
     )
 
 

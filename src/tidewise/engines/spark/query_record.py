@@ -8,6 +8,7 @@ from tidewise.core import JobStatus
 from tidewise.engines.spark.arrivals import Arrivals
 from tidewise.engines.spark.batch_cost import BatchCost
 from tidewise.engines.spark.latency import LatencyChoice, LatencyStretch, Percentiles, batch_latency, percentiles
+from tidewise.engines.spark.partitions import PartitionBook, QueryLag
 from tidewise.engines.spark.progress import BatchProgress
 
 _LATE_S = 2.0
@@ -70,6 +71,7 @@ class QueryRecord:
         self._choice = choice
         self._window_s = window_s
         self._arrivals = Arrivals()
+        self._partitions = PartitionBook()
         self._cost = BatchCost()
         self._runs: dict[int, str] = {}  # by batch, the run that told of it last
         self._shift = 0.0  # from the source's positions to those of the books
@@ -104,6 +106,10 @@ class QueryRecord:
         """Of the last batch."""
         return self._cost.fixed_s(outside_s=_outside_s(self._latest)) if self._latest is not None else None
 
+    def lag(self, at_s: float) -> QueryLag | None:
+        """What waits in each partition; None where the sources have none."""
+        return self._partitions.lag(at_s)
+
     def forget_costs(self) -> None:
         """Batches take another time from now on."""
         self._cost.forget_batches()
@@ -116,6 +122,7 @@ class QueryRecord:
         self._found_nothing = True
         if self._latest.backlog_known:
             self._arrivals.tell(at_s, self._position, idle=True)
+            self._partitions.idle(at_s)
 
     def batch(self, progress: BatchProgress, *, committed_s: float, interval_s: float) -> None:
         """A batch, once however often it is told of."""
@@ -130,7 +137,10 @@ class QueryRecord:
         self._runs[progress.batch_id] = progress.run_id
         if len(self._runs) > _REMEMBERED_BATCHES:
             del self._runs[min(self._runs)]
-        advance = self._advance(progress, again=again, is_newest=progress.batch_id > newest_batch)
+        is_newest = progress.batch_id > newest_batch
+        if is_newest:
+            self._shift -= self._partitions.take(progress, began_s=began_s, committed_s=committed_s)
+        advance = self._advance(progress, again=again, is_newest=is_newest)
         self._cost.learn(progress.rows, progress.duration_s)
         work_s = progress.duration_s - self._cost.fixed_s(outside_s=_outside_s(progress)) if progress.rows > 0 else 0.0
         batch = _Batch(
@@ -146,13 +156,16 @@ class QueryRecord:
             ),
             work_s=work_s,
         )
+        is_first_told = self._arrivals.position(began_s) is None
         if progress.backlog_known:
             self._arrivals.tell(began_s, max(progress.latest or 0.0, progress.end or 0.0) + self._shift)
-        else:
+        elif progress.end is None:
             self._arrivals = Arrivals()
+        # Else the source did not tell this time, as after a restart: what it told before is carried on.
         if self._first is None:
             self._first = batch
-            self._newest = self._arrivals.position(began_s) or 0.0
+        if is_first_told:
+            self._newest = max(self._newest, self._arrivals.position(began_s) or 0.0)
         self._unreported.append(batch)
         self._unfinished.append(batch)
         self._last_trigger_s = max(self._last_trigger_s, began_s)

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from tidewise.core import Configuration, JobStatus, NotReadyError, Observation, Parameter
 from tidewise.core.checks import require_finite
 from tidewise.engines.spark.latency import LatencyChoice, Percentiles
+from tidewise.engines.spark.partitions import QueryLag
 from tidewise.engines.spark.progress import BatchProgress, StateOperator
 from tidewise.engines.spark.query_record import QueryRecord, QueryWindow
 
@@ -74,6 +75,8 @@ class QueryDetail:
     state: tuple[StateOperator, ...]
     overestimated_records: float
     """Records that were reported to wait and never came, because the load fell away; over the whole run."""
+    lag: QueryLag | None
+    """What waits in the partitions of its topics; None where it reads no Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +173,11 @@ class Reporter:
         """What is known beyond the reports, as of now."""
         return ReportDetail(
             time_s=self._reported_s if self._start_s is not None else None,
-            queries=tuple(_detail(query, query.latest) for query in self._queries.values() if query.latest is not None),
+            queries=tuple(
+                _detail(query, query.latest, query.lag(self._reported_s))
+                for query in self._queries.values()
+                if query.latest is not None
+            ),
             executors=self._samples.newest,
             stages=self._stages,
         )
@@ -300,7 +307,7 @@ def _worst(windows: Sequence[QueryWindow]) -> Percentiles | None:
     return max(known, key=lambda latency: latency.p95_s)
 
 
-def _detail(query: QueryRecord, latest: BatchProgress) -> QueryDetail:
+def _detail(query: QueryRecord, latest: BatchProgress, lag: QueryLag | None) -> QueryDetail:
     return QueryDetail(
         query_id=latest.query_id,
         name=latest.name,
@@ -315,4 +322,5 @@ def _detail(query: QueryRecord, latest: BatchProgress) -> QueryDetail:
         state_mib=None if latest.state_bytes is None else latest.state_bytes / _MIB,
         state=latest.state,
         overestimated_records=query.overestimated,
+        lag=lag,
     )

@@ -1,0 +1,92 @@
+"""The broker's commands as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
+
+from tidewise.cli.kafka import kafka_commands
+from tidewise.core import BadInputError, TidewiseError
+from tidewise.kafka.broker import LocalBroker
+from tidewise.kafka.client import quiet_settings
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*arguments: str) -> str:
+        result = CliRunner().invoke(kafka_commands, list(arguments))
+        if isinstance(result.exception, TidewiseError):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    return call
+
+
+def test_a_broker_is_started_shown_and_stopped(run: Run) -> None:
+    try:
+        told = run("up", "--topic", "clicks:4", "--topic", "counts:1")
+        assert "Address:  127.0.0.1:" in told
+        assert "Topics:   2\n" in told
+        assert "clicks: 4 partitions, 0 records" in told
+        assert "counts: 1 partition, 0 records" in told
+        assert "tidewise kafka down --folder runs/kafka" in told
+        shown = json.loads(run("status", "--json"))
+        assert shown["address"] in told
+        producer = Producer(quiet_settings(shown["address"]))
+        producer.produce("clicks", b"x")
+        assert producer.flush(60.0) == 0
+        assert json.loads(run("status", "--json"))["topics"] == {
+            "clicks": {"partitions": 4, "records": 1},
+            "counts": {"partitions": 1, "records": 0},
+        }
+        with pytest.raises(BadInputError, match=r"runs in .* already"):
+            run("up")
+        broker = LocalBroker.find(Path("runs/kafka"))
+        assert broker is not None
+        broker.process.kill()
+        with pytest.raises(BadInputError, match="does not run any more"):
+            run("status")
+        assert json.loads(run("down", "--json")) == {"folder": "runs/kafka", "was_running": False}
+        with pytest.raises(BadInputError, match="there is no broker in runs/kafka"):
+            run("down")
+    finally:
+        left = LocalBroker.find(Path("runs/kafka"))
+        if left is not None:
+            left.down()
+
+
+@pytest.mark.parametrize("command", ["down", "status"])
+def test_where_there_is_none_a_sentence_says_so(run: Run, command: str) -> None:
+    with pytest.raises(BadInputError, match="there is no broker in runs/x: start one"):
+        run(command, "--folder", "runs/x")
+
+
+@pytest.mark.parametrize("topic", ["clicks", "clicks:", ":4", "clicks:four", "clicks:-1"])
+def test_a_topic_without_its_partitions_is_told(run: Run, topic: str) -> None:
+    with pytest.raises(BadInputError, match="write it like --topic clicks:4"):
+        run("up", "--topic", topic)
+
+
+def test_a_topic_with_two_numbers_is_told(run: Run) -> None:
+    with pytest.raises(BadInputError, match="names clicks with 4 and with 5 partitions: drop one"):
+        run("up", "--topic", "clicks:4", "--topic", "clicks:5")
+
+
+def test_help_teaches_by_example(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["tidewise"])
+    for command in ("up", "down", "status"):
+        assert f"tidewise kafka {command}" in run(command, "--help")

@@ -1,0 +1,77 @@
+"""How the tests run a program's query on the shared Spark, and read what it wrote."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tidewise.jobs.program import options_of, parsed, writer_of
+
+PATIENCE_S = 240
+
+
+def options(file: Path, *more: str) -> argparse.Namespace:
+    """The options of a program that reads this schedule; checkpoint and output lie beside it."""
+    folder = file.parent
+    arguments = ["--schedule", str(file), "--checkpoint", str(folder / "checkpoint"), "--out", str(folder / "out")]
+    return parsed(options_of("a test"), [*arguments, *more])
+
+
+def to_the_end(results: DataFrame, given: argparse.Namespace, *, output_mode: str = "append") -> StreamingQuery:
+    """Run until everything that has come is done."""
+    query = writer_of(results, given, output_mode=output_mode).trigger(availableNow=True).start()
+    assert query.awaitTermination(PATIENCE_S)
+    return query
+
+
+def cut_short(results: DataFrame, given: argparse.Namespace, *, output_mode: str = "append") -> int:
+    """Run until two batches are done and stop at once, most likely within the third; how many were done."""
+    query = writer_of(results, given, output_mode=output_mode).trigger(processingTime="0 seconds").start()
+    commits, deadline_s = given.checkpoint / "commits", time.monotonic() + PATIENCE_S
+    while len(list(commits.glob("[0-9]*"))) < 2 and time.monotonic() < deadline_s:
+        assert query.isActive, query.exception()
+        time.sleep(0.02)
+    query.stop()
+    return len(list(commits.glob("[0-9]*")))
+
+
+def progress(query: StreamingQuery) -> list[dict[str, Any]]:
+    return [json.loads(entry.json) for entry in query.recentProgress]
+
+
+def observed(query: StreamingQuery, name: str, figure: str) -> int:
+    """The sum of an observed figure over all batches."""
+    return sum(entry["observedMetrics"][name][figure] for entry in progress(query) if entry.get("observedMetrics"))
+
+
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    """What foreachBatch wrote, batch after batch."""
+    folders = sorted(out.glob("batch=*"), key=lambda folder: int(folder.name.removeprefix("batch=")))
+    return [row for folder in folders for row in _plain(pq.read_table(folder)).to_pylist()]
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Spark's timestamps are in UTC, which its files do not tell."""
+    utc = pa.timestamp("us", tz="UTC")
+    return table.cast(
+        pa.schema([field.with_type(utc) if pa.types.is_timestamp(field.type) else field for field in table.schema])
+    )
+
+
+def write_in_order(folder: Path, table: pa.Table, *, files: int) -> None:
+    """Files that Spark reads one after the other: it goes by their age."""
+    folder.mkdir()
+    size = -(-table.num_rows // files)
+    for number in range(files):
+        file = folder / f"{number}.parquet"
+        pq.write_table(table.slice(number * size, size), file)
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))

@@ -1,0 +1,94 @@
+"""JSON of any shape: records become rows, everything else a dead letter with its reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.jobs.letters import SCHEMA, SENT, as_kafka_has, check_stream, reasons, shown
+from tests.jobs.running import write_in_order
+from tidewise.jobs.decoding import TOO_LARGE_BYTES, dead_letters, decoded
+from tidewise.jobs.records.kinds import KINDS
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+KIND = KINDS["tsw"]
+GOOD = {"ordinal": 1, "event_time": 1_700_000_000_000, "car": 3, "speed": 50, "distance": 12.5}
+WHOLE = json.dumps(GOOD).encode()
+DAY_MS = 86_400_000
+SENT_MS = round(SENT.timestamp() * 1000)
+
+NO_OBJECT = "malformed: not a JSON object of a tsw record"
+TIME = "malformed: event_time is missing or is not a time in milliseconds since 1970"
+RANGE = "malformed: event_time is before 1970 or more than a day ahead"
+
+
+def but(**changed: object) -> bytes:
+    return json.dumps(GOOD | changed).encode()
+
+
+def without(name: str) -> bytes:
+    return json.dumps({key: value for key, value in GOOD.items() if key != name}).encode()
+
+
+CASES: list[tuple[bytes | None, str | None]] = [
+    (WHOLE, None),
+    (but(more="than asked for"), None),
+    (but(distance=12), None),
+    (WHOLE.ljust(TOO_LARGE_BYTES - 1), None),
+    (but(event_time=0), None),
+    (but(event_time=SENT_MS + DAY_MS), None),
+    (None, "empty: it has no value"),
+    (b"", NO_OBJECT),
+    (b"\xff" * 20, NO_OBJECT),
+    (b"nonsense", NO_OBJECT),
+    (b"null", NO_OBJECT),
+    (b"[" + WHOLE + b"]", NO_OBJECT),
+    (WHOLE[:-1], NO_OBJECT),
+    (WHOLE[:20], NO_OBJECT),
+    (WHOLE.replace(b'"', b"'"), NO_OBJECT),
+    (WHOLE.ljust(TOO_LARGE_BYTES), "oversized: 65536 bytes, 65536 or more"),
+    (b"\xff" * 100_000, "oversized: 100000 bytes, 65536 or more"),
+    *[(without(name), f"malformed: {name} is missing") for name in GOOD],
+    *[(but(**{name: None}), f"malformed: {name} is missing") for name in GOOD],
+    *[(but(**{name: [1]}), f"malformed: {name} is missing or is not") for name in GOOD],
+    (but(ordinal="1"), "malformed: ordinal is missing or is not bigint"),
+    (but(car=3.5), "malformed: car is missing or is not int"),
+    (but(speed=10**12), "malformed: speed is missing or is not int"),
+    (but(distance=float("nan")), "malformed: "),
+    (but(event_time="2023-11-14T22:13:20Z"), TIME),
+    (but(event_time=10**30), TIME),
+    (but(event_time=-1), RANGE),
+    (but(event_time=SENT_MS + DAY_MS + 1), RANGE),
+    (but(event_time=2**62), RANGE),
+]
+
+
+def test_each_broken_record_is_kept_with_what_is_wrong(spark: SparkSession) -> None:
+    found = reasons(spark, [value for value, _ in CASES], KIND, "json")
+    for (value, expected), reason in zip(CASES, found, strict=True):
+        if expected is None:
+            assert reason is None, value
+        else:
+            assert reason is not None, value
+            assert reason.startswith(expected), value
+
+
+def test_of_a_huge_value_only_the_beginning_is_kept(spark: SparkSession) -> None:
+    raw = spark.createDataFrame(as_kafka_has([b"x" * 1000]))
+    (row,) = dead_letters(raw, KIND, "json", too_large_bytes=100).collect()
+    assert (row.reason, bytes(row.value)) == ("oversized: 1000 bytes, 100 or more", b"x" * 100)
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_a_stream_goes_on_over_broken_records(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    check_stream(spark, tmp_path, KINDS[name], "json")
+
+
+def test_a_record_is_decoded_once(spark: SparkSession, tmp_path: Path) -> None:
+    write_in_order(tmp_path / "topic", as_kafka_has([WHOLE]), files=1)
+    raw = spark.read.schema(SCHEMA).parquet(str(tmp_path / "topic"))
+    assert shown(decoded(raw, KIND, "json")).count("from_json") == 1

@@ -1,0 +1,54 @@
+"""Avro's binary form: records become rows, everything else a dead letter with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.jobs.letters import check_stream, reasons
+from tidewise.core import TemporaryError
+from tidewise.jobs.decoding import TOO_LARGE_BYTES
+from tidewise.jobs.records.encoding import Encoder
+from tidewise.jobs.records.kinds import KINDS
+from tidewise.jobs.schedule import Schedule
+from tidewise.kafka.jars import resolve, spark_connector
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+KIND = KINDS["tsw"]
+NOT_AVRO = "malformed: not Avro of a tsw record"
+
+
+@pytest.fixture(scope="module")
+def jars() -> tuple[Path, ...]:
+    try:
+        return resolve(spark_connector())
+    except TemporaryError as error:
+        pytest.skip(str(error))
+
+
+def test_each_broken_record_is_kept_with_what_is_wrong(spark: SparkSession) -> None:
+    plan = Schedule(began_unix_s=1_700_000_000.0, rates_per_s=(10.0,))
+    (whole,) = Encoder(KIND, "avro").encode(3, 4, plan.pieces(3, 4))
+    ahead = Schedule(began_unix_s=1_800_000_000.0, rates_per_s=(10.0,))
+    (early,) = Encoder(KIND, "avro").encode(3, 4, ahead.pieces(3, 4))
+    # An ordinal of 3 is one byte; the time after it is the largest number that Avro can write.
+    no_time = whole[:1] + b"\xfe" + b"\xff" * 8 + b"\x01" + whole[7:]
+    cases = [
+        (whole, None),
+        (None, "empty: it has no value"),
+        (b"", NOT_AVRO),
+        (b"\xff" * 20, NOT_AVRO),
+        *[(whole[:length], NOT_AVRO) for length in range(1, len(whole))],
+        (whole.ljust(TOO_LARGE_BYTES), "oversized: 65536 bytes, 65536 or more"),
+        (no_time, NOT_AVRO),
+        (early, "malformed: event_time is before 1970 or more than a day ahead"),
+    ]
+    assert reasons(spark, [value for value, _ in cases], KIND, "avro") == [reason for _, reason in cases]
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_a_stream_goes_on_over_broken_records(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    check_stream(spark, tmp_path, KINDS[name], "avro")
