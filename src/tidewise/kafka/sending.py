@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol, cast
 
 from tidewise.kafka.client import kafka_client, quiet_settings
@@ -129,7 +130,7 @@ class SendReport:
             seconds=max((report.seconds for report in each), default=0.0),
             sent_late=sent_late,
             acknowledged_late=acknowledged_late,
-            offsets=dict(sorted(item for report in each for item in report.offsets.items())),
+            offsets=dict(sorted((item for report in each for item in report.offsets.items()), key=itemgetter(0))),
             problems=dict(problems),
         )
 
