@@ -22,8 +22,8 @@ from tidewise.jobs.schedule import Schedule
 from tidewise.kafka import topics
 
 _RATE_PER_S = 1_000.0
-_WARM_UP_S, _MEASURED_S = 25, 30
-_REPEATS = 3
+_WARM_UP_S, _MEASURED_S = 20, 25
+_REPEATS = 2
 _SLOTS = 6
 """Real-time mode needs as many as source and shuffle have partitions together; the machine need not have the cores."""
 _STARTS_WITHIN_S = 120.0
