@@ -168,9 +168,11 @@ def test_without_pyspark_it_says_what_to_install(
 
 @pytest.mark.xdist_group("spark")
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="the extra tidewise[spark] is not installed")
-def test_half_a_minute_on_real_spark_leaves_a_report_and_no_process(tmp_path: Path) -> None:
-    done = _run(tmp_path, "--minutes", "0.5")
+@pytest.mark.parametrize("source", ["embedded", pytest.param("kafka", marks=pytest.mark.soak)])
+def test_half_a_minute_on_real_spark_leaves_a_report_and_no_process(tmp_path: Path, source: str) -> None:
+    done = _run(tmp_path, "--minutes", "0.5", *(["--kafka"] if source == "kafka" else []))
     assert done.returncode == 0, done.stderr
+    assert ("Starting a Kafka broker" in done.stdout) == (source == "kafka")
     assert "Starting a Spark master" in done.stdout
     assert "04:00  " in done.stdout
     assert " static " in done.stdout
