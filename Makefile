@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench soak clean setup java help
+.PHONY: demo test lint bench soak clean setup java jars help
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -23,10 +23,13 @@ $(READY): pyproject.toml constraints.txt
 java: $(READY)
 	@$(BIN)/python -m tidewise.host.java
 
+jars: java
+	@$(BIN)/python -m tidewise.kafka.jars
+
 demo: java ## a day of load on real Spark in four minutes, tuned while you look on (needs Java 17)
 	@$(BIN)/tidewise demo
 
-test: java lint ## lint, types, layers and all tests but the slow proofs
+test: jars lint ## lint, types, layers and all tests but the slow proofs
 	@$(BIN)/pytest -n 2 --dist loadgroup -m "not soak"
 
 lint: $(READY) ## style, types and the layers of the house
@@ -35,10 +38,10 @@ lint: $(READY) ## style, types and the layers of the house
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: java ## measure, and write docs/benchmarks.md (make bench TRACES=folder: on released traces)
+bench: jars ## measure, and write docs/benchmarks.md (make bench TRACES=folder: on released traces)
 	@$(BIN)/python -m bench $(if $(TRACES),--traces $(TRACES))
 
-soak: java ## the slow proofs
+soak: jars ## the slow proofs
 	@$(BIN)/pytest -m soak
 
 clean: ## remove everything that was made here

@@ -140,7 +140,8 @@ def _live_through_it(run: subprocess.Popen[bytes], home: Path, folder: Path) -> 
     os.kill(first, signal.SIGKILL)
     wait_for(lambda: controller() not in (None, first))
     assert driver.is_alive()
-    wait_for(lambda: tidewise("status", home, "--json", folder=folder).stdout.startswith("{"))
+    wait_for(lambda: '"dropped_as_too_late": 0' in tidewise("status", home, "--json", folder=folder).stdout)
+    assert "0 dropped as too late" in tidewise("status", home, folder=folder).stdout
     time.sleep(3.0)
     run.send_signal(signal.SIGINT)
     assert run.wait(timeout=180) == 0, (folder / "errors").read_text(encoding="utf-8")

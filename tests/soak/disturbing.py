@@ -82,7 +82,11 @@ class Disturber:
                 said = due.pop() if due else self._chance.choice(sorted(self._outside))
                 self._outside[said]()
             else:
-                said = self.change() if what == "change" else self._fault()
+                try:
+                    said = self.change() if what == "change" else self._fault()
+                except TemporaryError as error:
+                    _LOG.info("%7.0f s not possible now: %s", self._clock.now_s(), error)
+                    continue
             done += 1
             _LOG.info("%7.0f s %s", self._clock.now_s(), said)
             for found in self._job.audits():
@@ -105,7 +109,10 @@ class Disturber:
         raise AssertionError(f"the job does not run again: {job.problems()}")
 
     def change(self, mechanism: Mechanism | None = None, *, fault: str | None = None) -> str:
-        """Change the job, by a mechanism of chance where none is named, and break this in the middle of it."""
+        """Change the job, by a mechanism of chance where none is named, and break this in the middle of it.
+
+        TemporaryError where the job refuses it now; what it does not refuse is applied, unless something broke.
+        """
         job, chance = self._job, self._chance
         source = replace(job.observed(), executors=job.fleet.active.configuration.executors)
         mechanism = mechanism or chance.choice(_MECHANISMS)
@@ -126,14 +133,11 @@ class Disturber:
             deadline_s=self._clock.now_s() + 240.0,
             reason=Reason(code="soak", sentence="The soak test moves the job."),
         )
-        try:
-            job.change(request)
-        except TemporaryError as error:
-            return f"{mechanism} refused: {error}"
+        job.change(request)
         if fault is not None or (self._faults and chance.random() < 0.25):
             # Now and then something breaks in the middle of a change.
             time.sleep(chance.uniform(0.5, 20.0))
-            broken = self._fault(fault)
+            broken = self._fault_if_possible(fault)
         else:
             broken = ""
         until_s = time.monotonic() + 400.0
@@ -145,13 +149,16 @@ class Disturber:
             time.sleep(0.2)
         raise AssertionError(f"{mechanism} has not ended, {broken}")
 
+    def _fault_if_possible(self, fault: str | None) -> str:
+        try:
+            return self._fault(fault)
+        except TemporaryError as error:
+            return f"(nothing to break: {error})"
+
     def _fault(self, fault: str | None = None) -> str:
         job = self._job
         fault = fault or self._chance.choice(_FAULTS)
-        try:
-            job.inject(fault)
-        except TemporaryError as error:
-            return f"{fault} not possible now: {error}"
+        job.inject(fault)
         if fault == "freeze-driver":
             # The owner is thawed after its successor has taken over; by then it has to be dead.
             victims = [one for one in (job.fleet.active.process, job.fleet.active.jvm) if one is not None]

@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("spark")]
 
 _RATE_PER_S = 300.0
 _MOVES = (Mechanism.LIVE, Mechanism.QUERY_RESTART, Mechanism.HANDOVER, Mechanism.REPARTITION)
-_DISORDER = Disorder(share=0.3, most_s=3.0)
+_DISORDER = Disorder(share=0.3, most_s=1.0)
 _CATCH_UP_S = 240.0
 
 

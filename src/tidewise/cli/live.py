@@ -161,8 +161,25 @@ def job_status(*, home: HomeArgument, json: Json = False) -> None:
     if not isinstance(told, dict):
         _print("The job has begun; nothing has been reported yet.")
         return
+    queries = told.pop("queries", [])
     for name, value in told.items():
         _print(f"{name + ':':20}{_shown(value)}")
+    for query in queries if isinstance(queries, list) else []:
+        _print(_query_line(query))
+
+
+def _query_line(query: dict[str, object]) -> str:
+    """What a person wants to know of a query, in one line."""
+    parts = [f"batch {query['batch']}"]
+    if "waiting_records" in query:
+        oldest_s = query["oldest_waits_s"]
+        age = f", the oldest for {_shown(oldest_s)} s" if oldest_s is not None else ""
+        where = f"{query['partitions_lagging']} of {query['partitions']} partitions"
+        parts.append(f"{_shown(query['waiting_records'])} records wait in {where}{age}")
+    parts.append(f"{query['dropped_as_too_late']} dropped as too late")
+    observed = query["observed"]
+    parts += [f"{name} {value}" for name, value in observed.items()] if isinstance(observed, dict) else []
+    return f"{'query ' + str(query['name']) + ':':20}{'; '.join(parts)}"
 
 
 def _shown(value: object) -> str:

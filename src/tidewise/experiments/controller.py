@@ -16,6 +16,7 @@ from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import SparkEngine
 from tidewise.engines.spark.job import SparkJob
 from tidewise.engines.spark.master import ClusterManager
+from tidewise.engines.spark.reports import QueryDetail, ReportDetail
 from tidewise.experiments.channel import Answer, Channel, controller_of
 from tidewise.experiments.comparison import run_name
 from tidewise.experiments.job_file import JobFile
@@ -147,6 +148,7 @@ class Controller:
         self._tell = tell
         self._live: LiveRun | None = None
         self._engine: SparkEngine | None = None
+        self._job: SparkJob | None = None
         self._asked = 0
 
     def run(self) -> Run:
@@ -175,6 +177,7 @@ class Controller:
         if isinstance(cluster, LocalCluster) and (note := file.cpu_note(cluster.cpu_reason)) is not None:
             self._tell(note)
         job, clock = self._begin(cluster)
+        self._job = job
         self._compare_checkpoints(job)
         live = LiveRun(
             job,
@@ -247,7 +250,7 @@ class Controller:
         by = str(arguments.get("by") or "somebody")
         if do == "status":
             view = live.look()
-            return {"status": None if view is None else describe(view)}
+            return {"status": None if view is None or self._job is None else describe(view, self._job.detail())}
         if do == "faults":
             return {"faults": list(engine.faults)}
         if do == "inject":
@@ -268,7 +271,7 @@ class Controller:
         return {"done": do}
 
 
-def describe(view: LiveView) -> Answer:
+def describe(view: LiveView, detail: ReportDetail) -> Answer:
     """A run at one moment, as plain data."""
     seen, decided = view.observation, view.decided
     return {
@@ -288,7 +291,28 @@ def describe(view: LiveView) -> Answer:
         "violations": [one.sentence for one in view.audits if not one.clean],
         "problems": list(view.problems),
         "paused_by": view.paused_by,
+        "queries": [_describe_query(query) for query in detail.queries],
     }
+
+
+def _describe_query(query: QueryDetail) -> Answer:
+    told: Answer = {
+        "name": query.name or query.query_id,
+        "batch": query.batch_id,
+        "watermark_delay_s": query.watermark_delay_s,
+        "state_mib": query.state_mib,
+        "dropped_as_too_late": query.dropped_records,
+        "observed": dict(query.observed),
+    }
+    if query.lag is not None:
+        told["waiting_records"] = query.lag.records
+        told["oldest_waits_s"] = query.lag.oldest_s
+        told["partitions"] = query.lag.partitions
+        told["partitions_lagging"] = query.lag.lagging
+        told["worst_partitions"] = [
+            {"topic": one.topic, "partition": one.partition, "records": one.records} for one in query.lag.worst
+        ]
+    return told
 
 
 def clear(job: JobFile, home: Home) -> None:

@@ -41,8 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
     spark = session_of(options)
     results = views_per_campaign(records_of(spark, options, KIND), work=options.work)
     query = writer_of(results, options, output_mode="update", key="campaign_id").start()
-    keep_dead_letters(spark, options, KIND)
-    wait(query, options)
+    wait(options, query, keep_dead_letters(spark, options, KIND))
 
 
 if __name__ == "__main__":

@@ -59,8 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
     spark, kind = session_of(options), KINDS[options.records]
     results = ordinals(records_of(spark, options, kind), state_mib=options.state_mb)
     query = writer_of(results, options, output_mode="append").start()
-    keep_dead_letters(spark, options, kind)
-    wait(query, options)
+    wait(options, query, keep_dead_letters(spark, options, kind))
 
 
 if __name__ == "__main__":

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import re
 import shutil
+import socket
 import sys
+import time
 import uuid
 from pathlib import Path
+from typing import NoReturn
 
 import pyspark
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own custom
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,6 +28,9 @@ STATE_PROVIDERS = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "hdfs": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }
+
+_BROKER_WAIT_S = 120.0
+_LOOK_S = 0.5
 
 
 def options_of(description: str) -> argparse.ArgumentParser:
@@ -47,6 +56,7 @@ def options_of(description: str) -> argparse.ArgumentParser:
     embedded.add_argument("--late-most-s", type=float, default=0.0, help="how late these come at most")
     kafka = parser.add_argument_group("Kafka")
     kafka.add_argument("--brokers", help="addresses such as 127.0.0.1:9092, of source and sink")
+    kafka.add_argument("--wait-for-broker", type=float, default=_BROKER_WAIT_S, help="seconds at most, at the start")
     kafka.add_argument("--topic", help="topic to read")
     kafka.add_argument("--from", dest="begin", choices=["earliest", "latest"], default="earliest")
     kafka.add_argument("--encoding", choices=["json", "avro"], default="json", help="of the records that are read")
@@ -64,6 +74,7 @@ _NEEDS = {
     ("sink", "kafka"): {"brokers": "HOST:PORT", "out_topic": "NAME"},
 }
 """Which further options a choice needs."""
+_ADDRESS = re.compile(r"\s*\[?(?P<host>[^\s\[\]]+?)\]?:(?P<port>\d{1,5})\s*")
 
 
 def parsed(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
@@ -73,6 +84,9 @@ def parsed(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argp
         for name, form in needed.items():
             if getattr(options, choice) == value and getattr(options, name) is None:
                 parser.error(f"--{choice} {value} needs --{name.replace('_', '-')} {form}")
+    for address in [] if options.brokers is None else options.brokers.split(","):
+        if _ADDRESS.fullmatch(address) is None:
+            parser.error(f"--brokers needs HOST:PORT, several with a comma between them, not {options.brokers}")
     if options.dead_letters is not None and options.source != "kafka":
         parser.error("--dead-letters needs --source kafka: the embedded source has no records that cannot be decoded")
     if options.source == "embedded" and _older_than(4, 2):
@@ -104,7 +118,9 @@ def _not_for_real_time(options: argparse.Namespace) -> str | None:
 
 
 def session_of(options: argparse.Namespace) -> SparkSession:
-    """The session, with its settings for state."""
+    """The session, with its settings for state, once a broker listens where one is needed."""
+    if "kafka" in (options.source, options.sink):
+        _wait_for_broker(options)
     # Spark would take the first python3 on the path for its workers, which need not know this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = (
@@ -122,10 +138,48 @@ def session_of(options: argparse.Namespace) -> SparkSession:
     return builder.getOrCreate()
 
 
+def _wait_for_broker(options: argparse.Namespace) -> None:
+    """Spark itself would say nothing for minutes, and then give up."""
+    end_s = time.monotonic() + options.wait_for_broker
+    is_told = False
+    while not any(_listens(address) for address in options.brokers.split(",")):
+        if time.monotonic() >= end_s:
+            _give_up(
+                f"no broker listens at {options.brokers}, after {options.wait_for_broker:g} s: start it, correct "
+                f"--brokers, or wait longer (--wait-for-broker)"
+            )
+        if not is_told:
+            _tell(f"no broker listens at {options.brokers}; waiting for it, up to {options.wait_for_broker:g} s")
+            is_told = True
+        time.sleep(_LOOK_S)
+
+
+def _listens(address: str) -> bool:
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        return False
+    try:
+        socket.create_connection((found["host"], int(found["port"])), timeout=5.0).close()
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
+def _tell(sentence: str) -> None:
+    sys.stderr.write(f"{sentence}\n")
+    sys.stderr.flush()
+
+
+def _give_up(sentence: str) -> NoReturn:
+    """End the program as it ends for options that are wrong."""
+    _tell(sentence)
+    raise SystemExit(2)
+
+
 def records_of(spark: SparkSession, options: argparse.Namespace, kind: RecordKind) -> DataFrame:
     """The stream of records of this kind."""
     if options.source == "kafka":
-        raw = _kafka(spark, options)
+        raw = _kafka(spark, options, most=options.max_records_per_batch)
         return decoded(raw, kind, options.encoding, too_large_bytes=options.too_large_bytes)
     from tidewise.jobs.embedded import NAME, EmbeddedSource  # noqa: PLC0415 - older Sparks have no such sources
 
@@ -138,12 +192,12 @@ def records_of(spark: SparkSession, options: argparse.Namespace, kind: RecordKin
     return reader.load()
 
 
-def _kafka(spark: SparkSession, options: argparse.Namespace) -> DataFrame:
-    """The topic as Kafka has it: bytes, and where they lay."""
+def _kafka(spark: SparkSession, options: argparse.Namespace, *, most: int | None) -> DataFrame:
+    """The topic as Kafka has it, bytes and where they lay; `most` records in a batch, None: all there are."""
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", options.brokers)
     reader = reader.option("subscribe", options.topic).option("startingOffsets", options.begin)
-    if options.max_records_per_batch is not None:
-        reader = reader.option("maxOffsetsPerTrigger", options.max_records_per_batch)
+    if most is not None:
+        reader = reader.option("maxOffsetsPerTrigger", most)
     return reader.load()
 
 
@@ -178,23 +232,43 @@ def writer_of(
 def keep_dead_letters(spark: SparkSession, options: argparse.Namespace, kind: RecordKind) -> StreamingQuery | None:
     """Where `--dead-letters` asks for it, a second query that writes what cannot be decoded, and why, as Parquet.
 
-    It reads and decodes the topic once more, at its own pace, and its checkpoint lies in its own folder.
+    It reads and decodes the topic once more, at its own pace, and its checkpoint lies in its own folder. Its batches
+    are seldom, and so have no limit, with which it would fall behind for ever.
     """
     if options.dead_letters is None:
         return None
     folder = options.dead_letters.resolve()
-    bad = dead_letters(_kafka(spark, options), kind, options.encoding, too_large_bytes=options.too_large_bytes)
+    raw = _kafka(spark, options, most=None)
+    bad = dead_letters(raw, kind, options.encoding, too_large_bytes=options.too_large_bytes)
     writer = bad.writeStream.format("parquet").option("path", str(folder))
     writer = writer.option("checkpointLocation", str(folder / "_checkpoint")).trigger(processingTime="10 seconds")
     return writer.queryName(f"{options.app_name} dead letters").start()
 
 
-def wait(query: StreamingQuery, options: argparse.Namespace) -> None:
-    """Block until the query ends, or until the time given is over."""
-    if options.seconds is None:
-        query.awaitTermination()
-    elif not query.awaitTermination(options.seconds):
+def wait(options: argparse.Namespace, *queries: StreamingQuery | None) -> None:
+    """Block until one of the queries ends, or until the time given is over, and stop all; a failure is raised.
+
+    A topic that is not there ends the program with a sentence.
+    """
+    running = [query for query in queries if query is not None]
+    end_s = math.inf if options.seconds is None else time.monotonic() + options.seconds
+    try:
+        while time.monotonic() < end_s and not any(query.awaitTermination(_LOOK_S) for query in running):
+            pass
+    except StreamingQueryException as error:
+        sentence = _missing_topic(options, str(error))
+        if sentence is None:
+            raise
+        _give_up(sentence)
+    for query in running:
         query.stop()
+
+
+def _missing_topic(options: argparse.Namespace, failure: str) -> str | None:
+    """Which topic is not there, where that made a query fail."""
+    if "UnknownTopicOrPartitionException" in failure:
+        return f"there is no topic {options.topic!r} at {options.brokers}: make it, or correct --topic"
+    return None
 
 
 class BatchFolders:

@@ -131,8 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("Spark's transformWithState needs the package protobuf; install it: pip install 'tidewise[spark]'")
     spark = session_of(options)
     query = writer_of(top_speeds(records_of(spark, options, KIND)), options, output_mode="append", key="car").start()
-    keep_dead_letters(spark, options, KIND)
-    wait(query, options)
+    wait(options, query, keep_dead_letters(spark, options, KIND))
 
 
 if __name__ == "__main__":

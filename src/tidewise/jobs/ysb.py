@@ -50,8 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
         records_of(spark, options, KIND), ads_of(spark, seed=options.seed), sliding=options.sliding
     )
     query = writer_of(views, options, output_mode="update", key="campaign_id").start()
-    keep_dead_letters(spark, options, KIND)
-    wait(query, options)
+    wait(options, query, keep_dead_letters(spark, options, KIND))
 
 
 if __name__ == "__main__":

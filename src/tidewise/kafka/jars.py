@@ -354,7 +354,7 @@ def _named(jar_set: JarSet) -> str:
 
 
 def main(*, pause_s: float = _PAUSE_S) -> int:
-    """Fetch everything that a broker and Spark's connector need: for `make`, ahead of the first use."""
+    """Fetch everything that a broker and Spark's connector need; says nothing where it is there."""
 
     def tell(sentence: str) -> None:
         sys.stdout.write(f"{sentence}\n")
@@ -362,8 +362,7 @@ def main(*, pause_s: float = _PAUSE_S) -> int:
 
     try:
         for jar_set in (BROKER, spark_connector()):
-            jars = resolve(jar_set, tell=tell, pause_s=pause_s)
-            tell(f"{_named(jar_set)}: {len(jars)} jars in {jars[0].parent}")
+            resolve(jar_set, tell=tell, pause_s=pause_s)
     except TidewiseError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -288,6 +288,7 @@ def test_of_two_sources_that_read_one_topic_the_slower_counts(tmp_path: Path) ->
     [
         (entry(0, '{"records":3}'), "has committed nothing from Kafka"),
         (entry(0, "-"), "has committed nothing from Kafka"),
+        (entry(0, '{"stream":{"shardId-0":5}}'), "has committed nothing from Kafka"),
         ("v9\n{}\n{}", "cannot be read: its first line is 'v9'"),
     ],
 )

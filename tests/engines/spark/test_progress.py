@@ -182,3 +182,9 @@ def test_whatever_stands_in_a_report_it_is_read_or_refused(key: str, value: obje
         return
     assert progress.rows >= 0
     assert progress.duration_s >= 0.0
+
+
+def test_what_a_query_observes_is_read_as_numbers() -> None:
+    told = json.loads(told_by_spark("agg")[2])
+    told["observedMetrics"] = {"dead_letters": {"records": 3, "first": "a"}, "odd": 5}
+    assert parse_progress(json.dumps(told)).observed == {"dead_letters.records": 3.0}

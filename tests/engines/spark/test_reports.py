@@ -14,7 +14,7 @@ from tests.engines.spark.job_model import ModelJob
 from tests.engines.spark.progress_samples import UNIX_S, a_batch, told_by_spark
 from tidewise.core import Configuration, InvalidValueError, JobStatus, LatencyMethod, Observation
 from tidewise.engines.spark.latency import LatencyChoice
-from tidewise.engines.spark.progress import EventTimes, parse_progress
+from tidewise.engines.spark.progress import EventTimes, StateOperator, parse_progress
 from tidewise.engines.spark.reports import ExecutorSample, Reporter, StageSample
 
 _ONE = Configuration(executors=1, commit_interval_s=1.0)
@@ -552,6 +552,20 @@ def test_executor_samples_are_averaged_and_fade() -> None:
     assert reports[4].cpu_share is None
     with pytest.raises(InvalidValueError, match="cpu_share"):
         ExecutorSample(executors=1, cpu_share=math.nan)
+
+
+def test_what_was_too_late_and_what_the_query_counts_add_up_and_replays_do_not_count_twice() -> None:
+    reporter = _reporter()
+    late = StateOperator(name="a", rows=1, memory_bytes=1, partitions=1, commit_ms=1.0, dropped_rows=3, metrics={})
+    for number, run in ((1, "run-1"), (2, "run-1"), (2, "run-2"), (3, "run-2")):
+        batch = a_batch(
+            batch_id=number, began_s=float(number), duration_s=0.5, start=0, end=100, latest=100, run_id=run
+        )
+        observed = {"dead_letters.records": 2.0, "mean.size": 0.5}
+        reporter.batch(replace(batch, state=(late,), observed=observed), number + 0.5)
+    (detail,) = reporter.detail().queries
+    assert detail.dropped_records == 9
+    assert detail.observed == {"dead_letters.records": 6}
 
 
 def test_stages_and_executors_are_in_the_detail() -> None:

@@ -70,8 +70,8 @@ def source_offsets(entry: str) -> dict[str, str]:
 
 def kafka_offsets(offset: str) -> dict[str, dict[int, int]]:
     """An offset of Kafka by topic and partition; none for what is no offset of Kafka."""
-    kind, _ = _read(offset)
-    if kind != "kafka":
+    kind, numbers = _read(offset)
+    if kind != "kafka" or not all(name.rpartition("/")[2].isdecimal() for name in numbers):
         return {}
     return {topic: {int(number): at for number, at in parts.items()} for topic, parts in json.loads(offset).items()}
 

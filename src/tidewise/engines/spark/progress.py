@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -111,6 +111,8 @@ class BatchProgress:
     sources: tuple[SourceProgress, ...]
     event_time: EventTimes
     state: tuple[StateOperator, ...]
+    observed: Mapping[str, float] = field(default_factory=dict)
+    """What the query counts by `observe`, as NAME.FIGURE; numbers only."""
 
     @property
     def executed(self) -> bool:
@@ -190,6 +192,13 @@ def parse_progress(json_text: str) -> BatchProgress:
         sources=tuple(_source(_mapping(source, "sources")) for source in _sequence(report.get("sources"), "sources")),
         event_time=_event_times(_mapping(report.get("eventTime"), "eventTime")),
         state=tuple(_state_operator(_mapping(operator, "stateOperators")) for operator in operators),
+        observed={
+            f"{name}.{figure}": float(value)
+            for name, figures in _mapping(report.get("observedMetrics"), "observedMetrics").items()
+            if isinstance(figures, dict)
+            for figure, value in figures.items()
+            if _is_number(value)
+        },
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from tidewise.core import JobStatus
@@ -91,6 +92,10 @@ class QueryRecord:
         self._latency: Percentiles | None = None
         self.overestimated = 0.0
         """Records that were reported to wait and never came."""
+        self.dropped_records = 0
+        """Records that came later than the watermark allows."""
+        self.observed: Counter[str] = Counter()
+        """What the query counts of its own accord, summed over its batches."""
 
     @property
     def latest(self) -> BatchProgress | None:
@@ -140,6 +145,8 @@ class QueryRecord:
         is_newest = progress.batch_id > newest_batch
         if is_newest:
             self._shift -= self._partitions.take(progress, began_s=began_s, committed_s=committed_s)
+            self.dropped_records += sum(operator.dropped_rows for operator in progress.state)
+            self.observed.update({name: int(value) for name, value in progress.observed.items() if value.is_integer()})
         advance = self._advance(progress, again=again, is_newest=is_newest)
         self._cost.learn(progress.rows, progress.duration_s)
         work_s = progress.duration_s - self._cost.fixed_s(outside_s=_outside_s(progress)) if progress.rows > 0 else 0.0

@@ -77,6 +77,10 @@ class QueryDetail:
     """Records that were reported to wait and never came, because the load fell away; over the whole run."""
     lag: QueryLag | None
     """What waits in the partitions of its topics; None where it reads no Kafka."""
+    dropped_records: int
+    """Records that came later than the watermark allows, since this query is watched."""
+    observed: Mapping[str, int]
+    """What the query counts by `observe`, as NAME.FIGURE, summed since it is watched; whole numbers only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,4 +327,6 @@ def _detail(query: QueryRecord, latest: BatchProgress, lag: QueryLag | None) -> 
         state=latest.state,
         overestimated_records=query.overestimated,
         lag=lag,
+        dropped_records=query.dropped_records,
+        observed=dict(query.observed),
     )
