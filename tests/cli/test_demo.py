@@ -166,6 +166,20 @@ def test_without_pyspark_it_says_what_to_install(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_simulator_reads_from_no_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["tidewise", "demo", "--simulated", "--kafka"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        "tidewise: the simulator reads from no broker: leave out --kafka, or --simulated for real Spark\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.xdist_group("spark")
 @pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="the extra tidewise[spark] is not installed")
 @pytest.mark.parametrize("source", ["embedded", pytest.param("kafka", marks=pytest.mark.soak)])

@@ -86,6 +86,17 @@ def test_a_topic_with_two_numbers_is_told(run: Run) -> None:
         run("up", "--topic", "clicks:4", "--topic", "clicks:5")
 
 
+@pytest.mark.parametrize(
+    ("partitions", "told"), [("0", "1 partition or more"), ("99999999999", "100,000 partitions at")]
+)
+def test_a_topic_with_impossible_partitions_is_told_before_anything_starts(
+    run: Run, monkeypatch: pytest.MonkeyPatch, partitions: str, told: str
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "nowhere")  # nothing could be started anyway
+    with pytest.raises(BadInputError, match=told):
+        run("up", "--topic", f"clicks:{partitions}")
+
+
 def test_help_teaches_by_example(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["tidewise"])
     for command in ("up", "down", "status"):

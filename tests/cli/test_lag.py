@@ -67,6 +67,11 @@ def test_what_waits_is_told_by_partition_and_in_total(
     assert out.splitlines()[-1] == "5,000 records wait in 2 partitions; the oldest for 61.2 s."
 
 
+def test_an_unknown_age_is_said_as_such(cli: Run, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _answer(monkeypatch, _partition(0, 10, 0, 17, None))
+    assert cli(str(checkpoint))[1].splitlines()[-1] == "7 records wait in 1 partitions; for how long is unknown."
+
+
 def test_lost_records_are_said_loudly_and_exit_with_1(
     cli: Run, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

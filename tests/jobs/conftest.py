@@ -21,11 +21,17 @@ def jars() -> tuple[Path, ...]:
 
 
 @pytest.fixture(scope="module")
-def spark(jars: tuple[Path, ...]) -> Iterator[SparkSession]:
+def cores() -> int:
+    """How many tasks run at a time; as above."""
+    return 2
+
+
+@pytest.fixture(scope="module")
+def spark(jars: tuple[Path, ...], cores: int) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "SPARK_LOCAL_IP", "127.0.0.1")
         patch.setitem(os.environ, "PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        builder = SparkSession.builder.master(f"local[{cores}]").config("spark.ui.enabled", "false")
         builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
         session = builder.config("spark.python.unix.domain.socket.enabled", "true").getOrCreate()
         session.sparkContext.setLogLevel("OFF")

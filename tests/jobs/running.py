@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tidewise.jobs.counts import committed_end
 from tidewise.jobs.program import options_of, parsed, writer_of
 
 PATIENCE_S = 240
@@ -26,22 +27,25 @@ def options(file: Path, *more: str) -> argparse.Namespace:
     return parsed(options_of("a test"), [*arguments, *more])
 
 
-def to_the_end(results: DataFrame, given: argparse.Namespace, *, output_mode: str = "append") -> StreamingQuery:
+def to_the_end(
+    results: DataFrame, given: argparse.Namespace, *, output_mode: str = "append", key: str | None = None
+) -> StreamingQuery:
     """Run until everything that has come is done."""
-    query = writer_of(results, given, output_mode=output_mode).trigger(availableNow=True).start()
+    query = writer_of(results, given, output_mode=output_mode, key=key).trigger(availableNow=True).start()
     assert query.awaitTermination(PATIENCE_S)
     return query
 
 
 def cut_short(results: DataFrame, given: argparse.Namespace, *, output_mode: str = "append") -> int:
-    """Run until two batches are done and stop at once, most likely within the third; how many were done."""
+    """Run until two batches are done and stop at once, most likely within the third; how many records were done."""
     query = writer_of(results, given, output_mode=output_mode).trigger(processingTime="0 seconds").start()
     commits, deadline_s = given.checkpoint / "commits", time.monotonic() + PATIENCE_S
-    while len(list(commits.glob("[0-9]*"))) < 2 and time.monotonic() < deadline_s:
+    while len(list(commits.glob("[0-9]*"))) < 2:
         assert query.isActive, query.exception()
+        assert time.monotonic() < deadline_s, f"no two batches were done in {PATIENCE_S} s"
         time.sleep(0.02)
     query.stop()
-    return len(list(commits.glob("[0-9]*")))
+    return committed_end(given.checkpoint)
 
 
 def progress(query: StreamingQuery) -> list[dict[str, Any]]:

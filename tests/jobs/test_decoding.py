@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.jobs.letters import SCHEMA, SENT, as_kafka_has, check_stream, reasons, shown
 from tests.jobs.running import write_in_order
@@ -92,3 +94,43 @@ def test_a_record_is_decoded_once(spark: SparkSession, tmp_path: Path) -> None:
     write_in_order(tmp_path / "topic", as_kafka_has([WHOLE]), files=1)
     raw = spark.read.schema(SCHEMA).parquet(str(tmp_path / "topic"))
     assert shown(decoded(raw, KIND, "json")).count("from_json") == 1
+
+
+class Topic:
+    """Stands for the session where a program asks for a stream from Kafka: it gets this frame."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+
+    @property
+    def readStream(self) -> Topic:  # noqa: N802 - Spark's name
+        return self
+
+    def format(self, name: str) -> Topic:
+        assert name == "kafka"
+        return self
+
+    def option(self, name: str, value: object) -> Topic:  # noqa: ARG002 - Spark's signature
+        return self
+
+    def load(self) -> DataFrame:
+        return self._frame
+
+
+def test_the_example_for_users_goes_on_over_any_record(spark: SparkSession) -> None:
+    page = Path(__file__).parents[2] / "docs" / "writing-jobs.md"
+    example = page.read_text(encoding="utf-8").partition("```python\n")[2].partition("```")[0]
+    # Its frames, without its session and without starting anything.
+    wanted = (ast.ImportFrom, ast.FunctionDef, ast.Assign)
+    tree = ast.parse(example)
+    tree.body = [node for node in tree.body if isinstance(node, wanted) and "getOrCreate" not in ast.unparse(node)]
+    orders = [("shop", 0), ("shop", SENT_MS), ("shop", SENT_MS + DAY_MS)]
+    refused = [("shop", -1), ("shop", -(2**63)), ("shop", 2**63 - 1), ("shop", SENT_MS + DAY_MS + 1), (None, 5)]
+    values = [json.dumps({"shop": shop, "placed_ms": placed_ms}).encode() for shop, placed_ms in orders + refused]
+    names: dict[str, Any] = {"spark": Topic(spark.createDataFrame(as_kafka_has([*values, b"{", b"\xff"])))}
+    exec(compile(tree, page.name, "exec"), names)  # noqa: S102 - the page's own program
+    assert sum(row["count"] for row in names["counts"].collect()) == len(orders)
+    kept = {row.offset: row.reason for row in names["bad"].collect()}
+    assert sorted(kept) == list(range(len(orders), len(values) + 2))
+    time = "placed_ms is before 1970 or more than a day ahead"
+    assert [kept[offset] for offset in range(len(orders), len(values))] == [time] * 4 + ["shop is missing"]

@@ -20,6 +20,7 @@ REAL_TIME = [*KAFKA, "--mode", "real-time", "--sink", "kafka", "--out-topic", "o
         ([], "--source embedded needs --schedule FILE"),
         (["--source", "kafka", "--topic", "t"], "--source kafka needs --brokers HOST:PORT"),
         (["--source", "kafka", "--brokers", "b"], "--source kafka needs --topic NAME"),
+        (["--source", "kafka", "--brokers", "b:1,b", "--topic", "t"], "--brokers needs HOST:PORT"),
         (["--schedule", "s", "--sink", "files"], "--sink files needs --out FOLDER"),
         (["--schedule", "s", "--sink", "foreachbatch"], "--sink foreachbatch needs --out FOLDER"),
         ([*KAFKA, "--sink", "kafka"], "--sink kafka needs --out-topic NAME"),

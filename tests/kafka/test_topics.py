@@ -34,6 +34,8 @@ def test_nobody_is_ready_where_nobody_listens() -> None:
 def test_impossible_partitions_are_told_without_asking_a_broker() -> None:
     with pytest.raises(BadInputError, match="1 partition or more, not 0: correct that of 'a'"):
         topics.create("127.0.0.1:1", "a", 0)
+    with pytest.raises(BadInputError, match="100,000 partitions at most, not 99999999999: correct that of 'a'"):
+        topics.create("127.0.0.1:1", "a", 99_999_999_999)
 
 
 def test_a_missing_client_is_told_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

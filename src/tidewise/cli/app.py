@@ -22,7 +22,7 @@ from tidewise.cli.output import BAD_INPUT, STOPPED, console, experiment_progress
 from tidewise.cli.produce import produce_records
 from tidewise.cli.summary import summary_rows
 from tidewise.cli.verify import verify
-from tidewise.core import PermanentError, TidewiseError
+from tidewise.core import BadInputError, PermanentError, TidewiseError
 from tidewise.experiments import DEMO_PLAN, Experiment, Run, by_scenario, compare, find_runs, run_experiment
 from tidewise.experiments.demo import check_demo
 from tidewise.policies import describe
@@ -113,6 +113,8 @@ def demo(
 
     tidewise demo --simulated      a day in the simulator under each policy, in seconds, without Java or Spark
     """
+    if simulated and kafka:
+        raise BadInputError("the simulator reads from no broker: leave out --kafka, or --simulated for real Spark")
     if simulated:
         home = _free_folder(out / "demo")
         _show(_run(Experiment(DEMO_PLAN), home, quiet=json), report=home / REPORT_NAME, json=json)

@@ -63,9 +63,9 @@ def _show(found: Lag, *, most: int) -> None:
 
 
 def _sentences(found: Lag) -> list[str]:
+    how_long = "for how long is unknown" if found.oldest_s is None else f"the oldest for {_seconds(found.oldest_s)}"
     told = [
-        f"{found.records:,} records wait in {len(found.partitions):,} partitions; "
-        f"the oldest for {_seconds(found.oldest_s)}."
+        f"{found.records:,} records wait in {len(found.partitions):,} partitions; {how_long}."
         if found.records
         else f"Nothing waits in {len(found.partitions):,} partitions."
     ]

@@ -11,7 +11,7 @@ from typing import Annotated, cast
 import typer
 from rich.console import Console
 
-from tidewise.cli.output import STOPPED, console, print_json
+from tidewise.cli.output import BAD_INPUT, STOPPED, console, print_json
 from tidewise.core import BadInputError, InvalidValueError, format_duration, parse_duration_s
 from tidewise.experiments.load_words import load_of
 from tidewise.experiments.produce import REPORT_NAME, Produced, Production, produce, schedule_of
@@ -36,7 +36,7 @@ def produce_records(
     brokers: Annotated[str, typer.Option("--brokers", help="Where the broker listens.")] = "127.0.0.1:9092",
     topic: Annotated[str | None, typer.Option("--topic", help="The topic; by default named like the job.")] = None,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", min=1, help="How many it has; makes the topic where it is missing.")
+        int | None, typer.Option("--partitions", help="How many it has; makes the topic where it is missing.")
     ] = None,
     encoding: Annotated[str, typer.Option("--encoding", help="json, or avro, which is smaller.")] = "json",
     processes: Annotated[int, typer.Option("--processes", min=1, help="How many send, each its partitions.")] = 2,
@@ -53,10 +53,17 @@ def produce_records(
         float, typer.Option("--broken", min=0.0, max=1.0, help="The share of records that nobody can read.")
     ] = 0.0,
     at_once: Annotated[
-        bool, typer.Option("--at-once", help="All of it as fast as the broker takes it; event times as scheduled.")
+        bool,
+        typer.Option(
+            "--at-once", help="All of it as fast as the broker takes it; its event times end now, or follow --began."
+        ),
     ] = False,
     began: Annotated[
-        float | None, typer.Option("--began", help="When the load began or begins, in Unix seconds; by default now.")
+        float | None,
+        typer.Option(
+            "--began",
+            help="When the load began or begins, in Unix seconds; by default now, at once so that it ends now.",
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="A folder for the schedule and the report.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
@@ -64,6 +71,9 @@ def produce_records(
     """Send a job's records to a topic as a load says, by the clock, and account for every one of them.
 
     It never slows down with the broker: what cannot be sent in time is sent late, and how late is told.
+
+    Exit code 0: all that was due is in the topic; 1: some is not, or it is not known; 2: bad input, or the report could
+    not be written; 130: stopped before its end.
 
     For example:
 
@@ -89,14 +99,24 @@ def produce_records(
     schedule = schedule_of(wanted, duration_s=duration_s, seed=seed, scale=scale, began_unix_s=began_s)
     with _telling(quiet=json) as (say, progress):
         produced = produce(production, schedule, folder=out, began_unix_s=began, say=say, progress=progress)
+        if produced.unwritten is not None:
+            say(produced.unwritten)
     if json:
         print_json(produced.as_json())
     else:
         _print_summary(produced, out)
+    if code := _exit_code(produced):
+        raise typer.Exit(code)
+
+
+def _exit_code(produced: Produced) -> int:
+    """The worst that happened: what somebody stopped on purpose is no loss, and no excuse for one."""
+    report = produced.report
+    if report.failed or produced.lost or produced.silent or (produced.whole and report.unsent):
+        return _LOST
     if not produced.whole:
-        raise typer.Exit(STOPPED)
-    if produced.report.acknowledged != produced.report.due:
-        raise typer.Exit(_LOST)
+        return STOPPED
+    return BAD_INPUT if produced.unwritten else 0
 
 
 def _whole_seconds(text: str) -> int:
@@ -154,12 +174,35 @@ def _print_summary(produced: Produced, out: Path | None) -> None:
     if not produced.production.at_once:
         line(f"Sent late:     {_lateness(report.sent_late)}")
         line(f"Acknowledged:  {_lateness(report.acknowledged_late)} after they were due")
-    if produced.grew_by != report.acknowledged:
-        line(f"Careful:       the topic grew by {produced.grew_by:,} records; somebody else may write to it as well")
+    for sentence in _cautions(produced):
+        line(sentence)
     if not produced.whole:
         line("Stopped before its end.")
-    if out is not None:
+    if out is not None and produced.unwritten is None:
         line(f"The report:    {out / REPORT_NAME}")
+
+
+def _cautions(produced: Produced) -> list[str]:
+    """What is not as it should be, beyond the counts."""
+    told, acknowledged = [], produced.report.acknowledged
+    if produced.silent:
+        told.append(
+            f"Careful:       {produced.silent} of {produced.processes} processes gave no report: what they sent is not "
+            "counted here"
+        )
+    if produced.grew_by is None:
+        told.append("Careful:       by how many records the topic grew could not be told")
+    elif produced.lost:
+        told.append(
+            f"LOST:          the topic grew by {produced.grew_by:,} records only, {produced.lost:,} fewer than were "
+            "acknowledged: the broker lost them, or the topic was made anew"
+        )
+    elif produced.grew_by > acknowledged:
+        failed = "some that count as failed are there all the same, or " if produced.report.failed else ""
+        told.append(
+            f"Careful:       the topic grew by {produced.grew_by:,} records: {failed}somebody else writes to it as well"
+        )
+    return told
 
 
 def _reasons(produced: Produced) -> str:

@@ -82,7 +82,7 @@ class Demo:
     static_cost: float
     """What the largest configuration costs for as long as the tuned run was metered."""
     proof: tuple[str, ...]
-    """What the audit of the tuned job's checkpoint found."""
+    """What the audit of the tuned job's checkpoint found, and what became of the records that were sent."""
     wanted_s: int
 
     @property
@@ -210,13 +210,14 @@ def run_demo(
             created=created,
             broker=broker,
         )
-        run = tuned.run(say, watch)
+        run, told = tuned.run(say, watch)
         static = None
         if measure_static and run.record.duration_s >= seconds:
             say("The same day again, on the largest configuration.")
             policy = Static(executors=SPACE.largest.executors)
             day = replace(tuned, policy=policy)
-            static = day.run(say, watch)
+            static, told_of_static = day.run(say, watch)
+            told += told_of_static
     prices = demo_prices(seconds)
     static_cost = cost_of(static_usage(driver_s(run.record.meter)), prices)
     if static is not None:
@@ -225,7 +226,7 @@ def run_demo(
         tuned=run,
         static=static,
         static_cost=static_cost,
-        proof=tuple(audit(tuned.checkpoint).sentences()),
+        proof=(*audit(tuned.checkpoint).sentences(), *told),
         wanted_s=seconds,
     )
 
@@ -263,7 +264,10 @@ class _Day:
             return EmbeddedFeed(self._folder)
         return KafkaFeed(self._folder, self.broker, topic=f"clicks-{self.policy.name}")
 
-    def run(self, say: Callable[[str], None], watch: Callable[[], AbstractContextManager[Observer]]) -> Run:
+    def run(
+        self, say: Callable[[str], None], watch: Callable[[], AbstractContextManager[Observer]]
+    ) -> tuple[Run, list[str]]:
+        """The run, and what its feed has to tell."""
         self._folder.mkdir()
         start = SPACE.largest if self.policy.name == BASELINE_POLICY else SPACE.smallest
         rates = demo_rates(self.seconds)
@@ -271,9 +275,10 @@ class _Day:
         # The first rate of the day holds until the day begins.
         feed.start(float(rates[0]), in_s=_START_S)
         try:
-            return self._run(feed, start, rates, say, watch)
+            run = self._run(feed, start, rates, say, watch)
         finally:
             feed.end()
+        return run, feed.told()
 
     def _run(
         self,

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from tidewise.core import TidewiseError
-from tidewise.experiments.produce import Production, produce
+from tidewise.core import PermanentError, TidewiseError
+from tidewise.experiments.produce import Produced, Production, produce
 from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.jars import resolve, spark_connector
@@ -19,7 +19,9 @@ from tidewise.workload import Rates
 JOB = "clicks"
 _READ_TASKS = 4
 _SENDERS = 1
+_FLUSH_S = 20.0
 _STOPS_WITHIN_S = 60.0
+"""More than the last answers, and then the topic's, take."""
 _LONGEST_QUIET_S = 3600
 
 
@@ -36,10 +38,16 @@ class Feed(Protocol):
         """Bring so many records per second, beginning `in_s` from now."""
 
     def begin_day(self, rates: Rates, *, in_s: float) -> float:
-        """Bring the day's records, beginning about `in_s` from now; the seconds it really is."""
+        """Bring the day's records, beginning about `in_s` from now; the seconds it really is.
+
+        PermanentError where there were none so far: a day without records shows nothing.
+        """
 
     def end(self) -> None:
-        """Bring no more; whatever was started is gone then."""
+        """Bring no more; whatever was started is gone then. Whatever went wrong, what was measured stays."""
+
+    def told(self) -> list[str]:
+        """After the end: what became of the records, in sentences."""
 
 
 @dataclass(slots=True)
@@ -70,6 +78,9 @@ class EmbeddedFeed:
     def end(self) -> None:
         pass
 
+    def told(self) -> list[str]:
+        return []  # nothing was sent: what was read is proved by the checkpoint
+
     @property
     def _file(self) -> Path:
         return self.folder / "schedule.json"
@@ -83,7 +94,8 @@ class KafkaFeed:
     broker: LocalBroker
     topic: str
     _sending: list[tuple[threading.Thread, threading.Event]] = field(default_factory=list)
-    _failed: list[TidewiseError] = field(default_factory=list)
+    _produced: list[Produced] = field(default_factory=list)
+    _failed: list[TidewiseError | OSError] = field(default_factory=list)
 
     def options(self) -> dict[str, object]:
         return {"--source": "kafka", "--brokers": self.broker.address, "--topic": self.topic}
@@ -95,6 +107,8 @@ class KafkaFeed:
         self._send("quiet", (rate_per_s,) * _LONGEST_QUIET_S, began_unix_s=time.time() + in_s)
 
     def begin_day(self, rates: Rates, *, in_s: float) -> float:
+        if self._failed:
+            raise PermanentError(f"no records were sent to {self.topic}: {self._failed[0]}") from self._failed[0]
         day = tuple(float(rate) for rate in rates)
         began_unix_s = time.time() + in_s
         _, quiet = self._sending[-1]
@@ -109,20 +123,38 @@ class KafkaFeed:
             stop.set()
         for thread, _ in self._sending:
             thread.join(_STOPS_WITHIN_S)
-        if self._failed:
-            raise self._failed[0]
+
+    def told(self) -> list[str]:
+        reports = [one.report for one in self._produced]
+        sent, failed = sum(one.sent for one in reports), sum(one.failed for one in reports)
+        lost = sum(one.lost or 0 for one in self._produced)
+        said = [f"Sent {sent:,} records to {self.topic}, {f'{failed:,} NOT' if failed else 'all'} acknowledged."]
+        if lost:
+            said.append(f"LOST: {lost:,} records were acknowledged, but {self.topic} did not grow by them.")
+        said += [f"NOT all records were sent to {self.topic}: {error}." for error in self._failed]
+        running = sum(thread.is_alive() for thread, _ in self._sending)
+        if running or any(one.silent for one in self._produced):
+            said.append(f"NOT counted: what was sent to {self.topic} by a producer that gave no report.")
+        return said
 
     def _send(self, name: str, rates_per_s: tuple[float, ...], *, began_unix_s: float) -> None:
         production = Production(
-            job=JOB, brokers=self.broker.address, topic=self.topic, partitions=_READ_TASKS, processes=_SENDERS
+            job=JOB,
+            brokers=self.broker.address,
+            topic=self.topic,
+            partitions=_READ_TASKS,
+            processes=_SENDERS,
+            flush_s=_FLUSH_S,
         )
         schedule = Schedule(began_unix_s=began_unix_s, rates_per_s=rates_per_s, after="stop")
         stop = threading.Event()
 
         def run() -> None:
             try:
-                produce(production, schedule, folder=self.folder / name, began_unix_s=began_unix_s, stop=stop)
-            except TidewiseError as error:
+                self._produced.append(
+                    produce(production, schedule, folder=self.folder / name, began_unix_s=began_unix_s, stop=stop)
+                )
+            except (TidewiseError, OSError) as error:
                 self._failed.append(error)
 
         thread = threading.Thread(target=run, name=f"demo-{name}", daemon=True)

@@ -30,7 +30,8 @@ STATE_PROVIDERS = {
 }
 
 _BROKER_WAIT_S = 120.0
-_LOOK_S = 0.5
+_CONNECT_S = 5.0
+_LOOK_S = 1
 
 
 def options_of(description: str) -> argparse.ArgumentParser:
@@ -159,10 +160,11 @@ def _listens(address: str) -> bool:
     if found is None:
         return False
     try:
-        socket.create_connection((found["host"], int(found["port"])), timeout=5.0).close()
+        with socket.create_connection((found["host"], int(found["port"])), timeout=_CONNECT_S) as connection:
+            # Where nobody listens, the system can connect a port of this machine with itself.
+            return bool(connection.getsockname() != connection.getpeername())
     except (OSError, OverflowError):
         return False
-    return True
 
 
 def _tell(sentence: str) -> None:
@@ -266,9 +268,11 @@ def wait(options: argparse.Namespace, *queries: StreamingQuery | None) -> None:
 
 def _missing_topic(options: argparse.Namespace, failure: str) -> str | None:
     """Which topic is not there, where that made a query fail."""
-    if "UnknownTopicOrPartitionException" in failure:
-        return f"there is no topic {options.topic!r} at {options.brokers}: make it, or correct --topic"
-    return None
+    if "UnknownTopicOrPartitionException" not in failure:
+        return None
+    is_sink = f"Topic {options.out_topic} not present in metadata" in failure
+    option, topic = ("--out-topic", options.out_topic) if is_sink else ("--topic", options.topic)
+    return f"there is no topic {topic!r} at {options.brokers}: make it, or correct {option}"
 
 
 class BatchFolders:

@@ -374,8 +374,7 @@ def _check(*, port: int | None, topics: Mapping[str, int], message_bytes: int, h
             raise BadInputError(f"a port is a number from 1 to 65535, not {port}")
         _check_free(port)
     for name, partitions in topics.items():
-        if partitions < 1:
-            raise BadInputError(f"a topic has 1 partition or more, not {partitions}: correct that of {name!r}")
+        topics_of.check_partitions(name, partitions)
     if message_bytes < _LEAST_MESSAGE_BYTES or heap_mib < _LEAST_HEAP_MIB:
         raise BadInputError(
             f"a broker takes messages of {_LEAST_MESSAGE_BYTES} bytes or more and a heap of {_LEAST_HEAP_MIB} MiB "

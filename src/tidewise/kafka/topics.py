@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
 
 _POLL_S = 0.05
+MOST_PARTITIONS = 100_000
+"""More than one broker can keep; a number far beyond it is a slip of the hand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +33,16 @@ class Reach:
         return self.following - self.first
 
 
+def check_partitions(name: str, partitions: int) -> None:
+    """BadInputError where no topic can have so many."""
+    if not 1 <= partitions <= MOST_PARTITIONS:
+        told = "1 partition or more" if partitions < 1 else f"{MOST_PARTITIONS:,} partitions at most"
+        raise BadInputError(f"a topic has {told}, not {partitions}: correct that of {name!r}")
+
+
 def create(address: str, name: str, partitions: int) -> None:
     """Make a topic and wait until it can be used; one that is there already, with as many partitions, is fine."""
-    if partitions < 1:
-        raise BadInputError(f"a topic has 1 partition or more, not {partitions}: correct that of {name!r}")
+    check_partitions(name, partitions)
     kafka = kafka_client()
     with admin_client(address) as client:
         try:
