@@ -12,6 +12,8 @@ from bench.page import table
 from bench.spark_job import BenchJob, local_cluster, running_job
 from tidewise.core import ChangeStatus, Configuration, Mechanism, Purpose, Usage
 from tidewise.engines.spark.cluster import LocalCluster
+from tidewise.jobs.copy import RECORDS_PER_SLOT
+from tidewise.jobs.counts import committed_end
 
 _GOAL_MEDIAN_S, _GOAL_WORST_S = 2.0, 5.0
 _BATCHES_AFTER_S = 12.0
@@ -67,7 +69,7 @@ def _moves_with(cluster: LocalCluster, state_mb: int, handovers: int) -> list[li
             moves[Mechanism.HANDOVER].append(_move(bench, target, Mechanism.HANDOVER))
             if number == 1:
                 moves[Mechanism.REDEPLOY].append(_move(bench, target, Mechanism.REDEPLOY))
-        state_mib = max(report.state_mib or 0.0 for report in bench.reports[-30:])
+        state_mib = _on_disk_mib(bench.folder / "checkpoint" / "state")
     return [_row(state_mb, state_mib, mechanism, found) for mechanism, found in moves.items()]
 
 
@@ -76,13 +78,15 @@ def _fill(bench: BenchJob, state_mb: int) -> None:
     while time.monotonic() < until_s:
         bench.watch(2.0)
         detail = bench.job.detail().queries
-        if detail and detail[0].batch_id >= 5 and (state_mb == 0 or _records(bench) > 1_000 * state_mb):
+        full = state_mb == 0 or committed_end(bench.folder / "checkpoint") > RECORDS_PER_SLOT * state_mb
+        if detail and detail[0].batch_id >= 5 and full:
             break
     bench.settle()
 
 
-def _records(bench: BenchJob) -> float:
-    return sum(report.processed_rate_per_s * report.window_s for report in bench.reports)
+def _on_disk_mib(folder: Path) -> float:
+    """What the checkpoint holds of state: the present, and what of the past is not removed yet."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
 
 
 def _move(bench: BenchJob, target: Configuration, mechanism: Mechanism) -> _Move:
@@ -113,7 +117,7 @@ def _row(state_mb: int, state_mib: float, mechanism: Mechanism, moves: list[_Mov
     if mechanism is Mechanism.HANDOVER and state_mb == 0:
         reached = " (reached)" if median_s <= _GOAL_MEDIAN_S and worst_s <= _GOAL_WORST_S else " (NOT reached)"
     return [
-        f"about {state_mb} MB (Spark says {state_mib:.0f} MiB)",
+        f"about {state_mb} MB ({state_mib:,.0f} MiB in the checkpoint)",
         mechanism,
         f"{len(done)} of {len(moves)}",
         f"{median_s:.1f} s",
