@@ -9,7 +9,7 @@ from tidewise.forecast.series import Rates
 
 _SHORTEST = 8
 _SCALES = (2, 4, 8, 16, 32, 64, 128, 256)
-"""Changes over as many samples are compared; each scale looks for seasons of 2 to 16 times its length, which do not overlap."""
+"""Changes over as many samples are compared; each scale looks for seasons of 2 to 16 times its length."""
 _LEAST = 0.4
 """A season explains at least as much: the correlation of changes a season apart."""
 _SURE = 4.0
