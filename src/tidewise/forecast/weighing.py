@@ -10,6 +10,8 @@ from tidewise.forecast.series import Rates
 
 _OUTER = 0.45
 """How far 0.05 and 0.95 are from the median: the levels at which the early spread is meant."""
+_BESIDE = 2
+"""How many steps to either side a member is judged by as well."""
 _OVERLAP = 5.0
 """Errors so many samples ahead are worth half of independent ones."""
 
@@ -35,14 +37,14 @@ def blended(paths: Rates, came: Rates, *, remembered: int, power: float) -> Rate
         # The error of origin j at step k is known at origin j + k + 1.
         known[step + 1 :, :, step] = errors[: origins - step - 1, :, step]
     counted = ~np.isnan(known)
-    sums = _recent_sums(np.where(counted, known, 0.0), remembered)
-    counts = _recent_sums(counted * 1.0, remembered)
-    mean = np.where(counts > 0.0, sums / np.maximum(counts, 1.0), np.nan)
-    mean = _over_steps(mean)
+    beside = 1.0 * (np.abs(np.subtract.outer(np.arange(steps), np.arange(steps))) <= _BESIDE)
+    sums = _recent_sums(np.where(counted, known, 0.0), remembered) @ beside
+    counts = _recent_sums(counted * 1.0, remembered) @ beside
     said = ~np.isnan(paths)
+    mean = sums / np.maximum(counts, 1.0)
     # A member that has not been judged yet counts as little as the worst; where none was judged, all are equal.
-    worst = np.nan_to_num(np.nanmax(np.where(said & ~np.isnan(mean), mean, 0.0), axis=1, keepdims=True))
-    mean = np.where(np.isnan(mean), worst, mean)
+    worst = np.where(said, mean, 0.0).max(axis=1, keepdims=True)
+    mean = np.where(counts > 0.5, mean, worst)
     floor = 1e-3 * worst + 1e-12
     weights = np.where(said, (mean + floor) ** -power, 0.0)
     weights /= weights.sum(axis=1, keepdims=True)
@@ -55,22 +57,7 @@ def _recent_sums(values: Rates, remembered: int) -> Rates:
     """Sums over the latest rows up to each."""
     sums = np.cumsum(values, axis=0)
     sums[remembered:] -= sums[:-remembered].copy()
-    return sums
-
-
-def _over_steps(mean: Rates, reach: int = 2) -> Rates:
-    """Means over neighbouring steps, the unknown left out."""
-    known = ~np.isnan(mean)
-    sums = np.zeros(mean.shape)
-    counts = np.zeros(mean.shape)
-    steps = mean.shape[-1]
-    values = np.where(known, mean, 0.0)
-    for shift in range(-reach, reach + 1):
-        here = slice(max(0, -shift), steps - max(0, shift))
-        there = slice(max(0, shift), steps - max(0, -shift))
-        sums[..., here] += values[..., there]
-        counts[..., here] += known[..., there]
-    return np.where(counts > 0.0, sums / np.maximum(counts, 1.0), np.nan)
+    return np.maximum(sums, 0.0)  # what is left of a spike that was taken away may be below nothing
 
 
 def widths(errors: Rates, levels: tuple[float, ...], *, reach: Rates, early: Rates, least_errors: int) -> Rates:
