@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -66,6 +68,27 @@ class Arrivals:
         known_s = self._times_s[: self._count]
         records = np.interp(times_s, known_s, self._records[: self._count])
         return records, np.interp(times_s, known_s, self._covered_s[: self._count])
+
+    def to_plain(self) -> dict[str, object]:
+        """All of it as numbers and lists."""
+        return {
+            "times_s": self._times_s[: self._count].tolist(),
+            "records": self._records[: self._count].tolist(),
+            "covered_s": self._covered_s[: self._count].tolist(),
+            "highest_per_s": self._highest_per_s,
+        }
+
+    def from_plain(self, plain: Mapping[str, object]) -> None:
+        """Go on where `to_plain` stood; KeyError, TypeError or ValueError where it is something else."""
+        names = ("times_s", "records", "covered_s")
+        columns = [np.array(plain[name], dtype=np.float64)[-len(self._times_s) :] for name in names]
+        highest_per_s = float(plain["highest_per_s"])  # type: ignore[arg-type]  # checked by trying
+        if len({column.shape for column in columns}) != 1 or not all(np.isfinite(column).all() for column in columns):
+            raise ValueError("times, records and covered seconds do not fit together")
+        self._count = len(columns[0])
+        for kept, column in zip((self._times_s, self._records, self._covered_s), columns, strict=True):
+            kept[: self._count] = column
+        self._highest_per_s = highest_per_s
 
     def _append(self, time_s: float, records: float, covered_s: float) -> None:
         self._times_s[self._count] = time_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from tidewise.core import MEDIAN, Forecast, NotReadyError, Observation
 from tidewise.core.checks import require, require_finite
 from tidewise.forecast.arrivals import Arrivals, mean_rates_per_s
+from tidewise.forecast.saved import FORMAT, check_saved, damage_told
 
 _OUTER = 0.45
 """How far 0.05 and 0.95 are from the median: the levels at which the early spread is meant."""
@@ -36,11 +38,11 @@ class Naive:
         self,
         *,
         level_window_s: float = 60.0,
-        error_window_s: float = 7200.0,
+        error_window_s: float = 14400.0,
         levels: tuple[float, ...] = (0.05, 0.25, 0.5, 0.75, 0.95),
         min_observations: int = 3,
         min_errors: int = 19,
-        max_errors: int = 120,
+        max_errors: int = 240,
         early_spread: float = 0.5,
         max_points: int = 8192,
     ) -> None:
@@ -71,6 +73,7 @@ class Naive:
         self._min_errors = min_errors
         self._max_errors = max_errors
         self._early_spread = early_spread
+        self._max_points = max_points
         self._arrivals = Arrivals(max_points=max_points)
         self._seen = 0
 
@@ -97,6 +100,19 @@ class Naive:
             paths_per_s=tuple(map(tuple, paths.tolist())),
             model=self.name,
         )
+
+    def save(self) -> dict[str, object]:
+        """All it has learnt, as numbers and lists: what JSON can hold."""
+        return {"format": FORMAT, "model": self.name, "seen": self._seen, "arrivals": self._arrivals.to_plain()}
+
+    def load(self, saved: Mapping[str, object]) -> None:
+        """Go on from what `save` gave; BadInputError where that is of another version or model, or damaged."""
+        check_saved(saved, model=self.name)
+        arrivals = Arrivals(max_points=self._max_points)
+        with damage_told(self.name):
+            arrivals.from_plain(saved["arrivals"])  # type: ignore[arg-type]  # checked by trying
+            self._seen = int(saved["seen"])  # type: ignore[call-overload]  # checked by trying
+        self._arrivals = arrivals
 
     def _errors(self, steps: int, step_s: float) -> NDArray[np.float64]:
         """What came less what would have been forecast: one row per past moment, one column per step, NaN: unknown."""
