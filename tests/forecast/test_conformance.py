@@ -21,7 +21,7 @@ class TestNaiveWithLittleMemory(ForecasterConformance):
 class RollingConformance(ForecasterConformance):
     """They compare hundreds of past forecasts with what came, at every forecast."""
 
-    forecast_limit_s = 0.02
+    forecast_limit_s = 0.1  # 14 ms on a quiet core; the tests may share theirs with others
     state_growth = 2.0  # 20,000 seconds are 333 samples: its memory is bounded, and not full yet
     model: str
 
