@@ -14,13 +14,14 @@ from typing import Any, get_args
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.kafka_source import PARTITIONS, connector_jars, fill, local_broker
+from bench.kafka_source import PARTITIONS, fill, local_broker
 from bench.page import table
 from tidewise.jobs import tsw, ysb
 from tidewise.jobs.program import STATE_PROVIDERS, options_of, parsed, records_of, writer_of
 from tidewise.jobs.records.encoding import Encoding
 from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise.kafka.broker import LocalBroker
+from tidewise.kafka.jars import connector_conf
 
 _REPEATS = 3
 _COLD_BATCHES = 2
@@ -149,7 +150,7 @@ def _session() -> SparkSession:
     return (
         SparkSession.builder.master("local[1]")
         .appName("job-speed")
-        .config("spark.jars", connector_jars())
+        .config("spark.jars", connector_conf()["spark.jars"])
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "2g")

@@ -12,7 +12,6 @@ from tidewise.experiments.produce import Produced, Production, produce
 from tidewise.jobs.records.encoding import Encoding
 from tidewise.jobs.schedule import Schedule
 from tidewise.kafka.broker import LocalBroker
-from tidewise.kafka.jars import resolve, spark_connector
 
 PARTITIONS = 2
 
@@ -26,11 +25,6 @@ def local_broker() -> Iterator[tuple[LocalBroker, Path]]:
             yield broker, Path(name)
         finally:
             broker.down()
-
-
-def connector_jars() -> str:
-    """Spark's connector to Kafka, as `spark.jars` takes it."""
-    return ",".join(str(jar) for jar in resolve(spark_connector(), tell=lambda sentence: print(sentence, flush=True)))
 
 
 def fill(broker: LocalBroker, topic: str, *, job: str, encoding: Encoding, records: int, per_s: float) -> Produced:

@@ -15,11 +15,12 @@ from pathlib import Path
 import confluent_kafka
 import numpy as np
 
-from bench.kafka_source import PARTITIONS, connector_jars, local_broker
+from bench.kafka_source import PARTITIONS, local_broker
 from bench.page import table
 from tidewise.experiments.produce import Production, produce
 from tidewise.jobs.schedule import Schedule
 from tidewise.kafka import topics
+from tidewise.kafka.jars import connector_conf
 
 _RATE_PER_S = 1_000.0
 _WARM_UP_S, _MEASURED_S = 20, 25
@@ -80,7 +81,7 @@ def measure(_traces: Path | None) -> str:
     latencies: dict[tuple[str, str], list[np.ndarray]] = {}
     refused: dict[tuple[str, str], str] = {}
     with local_broker() as (broker, folder):
-        jars = connector_jars()
+        jars = connector_conf()["spark.jars"]
         for repeat in range(_REPEATS):
             for title, query in _QUERIES.items():
                 for mode in _MODES:

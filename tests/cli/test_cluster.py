@@ -8,33 +8,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+import typer
 
+from tests.cli.conftest import Invoke
 from tidewise.cli.cluster import cluster_commands
-from tidewise.core import BadInputError, TidewiseError
+from tidewise.core import BadInputError
 from tidewise.engines.spark.cluster import LocalCluster
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-Run = Callable[..., str]
-
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: str) -> str:
-        result = CliRunner().invoke(cluster_commands, list(arguments))
-        if isinstance(result.exception, TidewiseError):
-            raise result.exception
-        assert result.exit_code == 0, result.output
-        return result.output
-
-    return call
+def run(invoke: Callable[[typer.Typer], Invoke]) -> Invoke:
+    return invoke(cluster_commands)
 
 
-def test_a_cluster_is_started_shown_and_stopped(run: Run) -> None:
+def test_a_cluster_is_started_shown_and_stopped(run: Invoke) -> None:
     try:
         told = run("up", "--workers", "1", "--slots", "2", "--memory-mib", "1024")
         assert "Master:         spark://127.0.0.1:" in told
@@ -63,12 +52,12 @@ def test_a_cluster_is_started_shown_and_stopped(run: Run) -> None:
 
 
 @pytest.mark.parametrize("command", ["down", "status"])
-def test_where_there_is_none_a_sentence_says_so(run: Run, command: str) -> None:
+def test_where_there_is_none_a_sentence_says_so(run: Invoke, command: str) -> None:
     with pytest.raises(BadInputError, match="there is no cluster in runs/x: start one"):
         run(command, "--folder", "runs/x")
 
 
-def test_help_teaches_by_example(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_teaches_by_example(run: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["tidewise"])
     for command in ("up", "down", "status"):
         assert f"tidewise cluster {command}" in run(command, "--help")

@@ -12,40 +12,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Tidewise
 from tests.experiments.plans import GOOD, write_plan
 from tidewise import __version__
-from tidewise.cli import main
-
-Cli = tuple[int, str, str]
 
 
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> object:
+def cli(tidewise: Tidewise, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tidewise:
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> Cli:
-        monkeypatch.setattr(sys, "argv", ["tidewise", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        code = ended.value.code
-        return code if isinstance(code, int) else 0, told.out, told.err
-
-    return run
-
-
-class Run:
-    """Gives the fixture its type."""
-
-    def __call__(self, *arguments: str) -> Cli:
-        raise NotImplementedError
+    return tidewise
 
 
 SHORT = GOOD.replace("seeds = [1, 2]", "seeds = [1]").replace('duration = "1h"', 'duration = "20min"')
 SHORT = SHORT.replace('every = "30min"', 'every = "10min"')
 
 
-def test_help_teaches_by_example(cli: Run) -> None:
+def test_help_teaches_by_example(cli: Tidewise) -> None:
     code, out, _ = cli("--help")
     assert code == 0
     for line in ("tidewise demo", "tidewise experiment plan.toml", "tidewise report"):
@@ -56,11 +38,11 @@ def test_help_teaches_by_example(cli: Run) -> None:
         assert f"tidewise {command}" in out
 
 
-def test_the_version_is_told(cli: Run) -> None:
+def test_the_version_is_told(cli: Tidewise) -> None:
     assert cli("--version") == (0, f"tidewise {__version__}\n", "")
 
 
-def test_an_experiment_prints_its_table_and_writes_its_report(cli: Run, tmp_path: Path) -> None:
+def test_an_experiment_prints_its_table_and_writes_its_report(cli: Tidewise, tmp_path: Path) -> None:
     plan = write_plan(tmp_path, SHORT)
     code, out, err = cli("experiment", str(plan), "--out", "results")
     assert code == 0
@@ -72,7 +54,7 @@ def test_an_experiment_prints_its_table_and_writes_its_report(cli: Run, tmp_path
     assert (tmp_path / "results" / "small" / "waves-reactive-1" / "run.json").exists()
 
 
-def test_json_is_one_document_and_nothing_else(cli: Run, tmp_path: Path) -> None:
+def test_json_is_one_document_and_nothing_else(cli: Tidewise, tmp_path: Path) -> None:
     plan = write_plan(tmp_path, SHORT)
     code, out, err = cli("experiment", str(plan), "--json")
     assert (code, err) == (0, "")
@@ -83,7 +65,7 @@ def test_json_is_one_document_and_nothing_else(cli: Run, tmp_path: Path) -> None
     assert 0.0 <= rows["reactive"]["good_share"] <= 1.0
 
 
-def test_a_report_of_any_runs(cli: Run, tmp_path: Path) -> None:
+def test_a_report_of_any_runs(cli: Tidewise, tmp_path: Path) -> None:
     cli("experiment", str(write_plan(tmp_path, SHORT)))
     code, out, _ = cli("report", "runs/small/waves-static-1", "--to", "one.html", "--title", "One <run>")
     assert code == 0
@@ -92,7 +74,7 @@ def test_a_report_of_any_runs(cli: Run, tmp_path: Path) -> None:
     assert "One &lt;run&gt;" in page
 
 
-def test_policies_and_loads_are_listed_with_their_settings(cli: Run) -> None:
+def test_policies_and_loads_are_listed_with_their_settings(cli: Tidewise) -> None:
     _, out, _ = cli("policies")
     assert "best-fixed" in out
     assert "target_cpu" in out
@@ -111,7 +93,7 @@ def test_policies_and_loads_are_listed_with_their_settings(cli: Run) -> None:
         (("report", "."), "there is no finished run in"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(cli: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_one_sentence_and_exit_code_2(cli: Tidewise, arguments: tuple[str, ...], said: str) -> None:
     code, out, err = cli(*arguments)
     assert code == 2
     assert out == ""
@@ -120,7 +102,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(cli: Run, arguments: tuple[st
     assert err.count("\n") == 1
 
 
-def test_a_bad_plan_leaves_nothing_behind(cli: Run, tmp_path: Path) -> None:
+def test_a_bad_plan_leaves_nothing_behind(cli: Tidewise, tmp_path: Path) -> None:
     plan = write_plan(tmp_path, GOOD.replace('policy = "reactive"', 'policy = "reactiv"'))
     code, _, err = cli("experiment", str(plan))
     assert code == 2
@@ -128,7 +110,7 @@ def test_a_bad_plan_leaves_nothing_behind(cli: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_impossible_second_load_leaves_nothing_behind(cli: Run, tmp_path: Path) -> None:
+def test_an_impossible_second_load_leaves_nothing_behind(cli: Tidewise, tmp_path: Path) -> None:
     hard = '[[loads]]\nname = "hard"\nshape = "constant"\nrate_per_s = 9000000.0\n\n'
     plan = write_plan(tmp_path, SHORT.replace("[[policies]]", hard + "[[policies]]", 1))
     for _ in range(2):  # not "exists already" the second time
@@ -139,14 +121,14 @@ def test_an_impossible_second_load_leaves_nothing_behind(cli: Run, tmp_path: Pat
         assert not (tmp_path / "runs").exists()
 
 
-def test_an_experiment_never_writes_over_another(cli: Run, tmp_path: Path) -> None:
+def test_an_experiment_never_writes_over_another(cli: Tidewise, tmp_path: Path) -> None:
     cli("experiment", str(write_plan(tmp_path, SHORT)))
     code, _, err = cli("experiment", str(write_plan(tmp_path, SHORT.replace("40000.0", "41000.0"))))
     assert code == 2
     assert "exists already" in err
 
 
-def test_a_plan_run_again_keeps_what_is_complete(cli: Run, tmp_path: Path) -> None:
+def test_a_plan_run_again_keeps_what_is_complete(cli: Tidewise, tmp_path: Path) -> None:
     plan = write_plan(tmp_path, SHORT)
     _, first, _ = cli("experiment", str(plan))
     shutil.rmtree(tmp_path / "runs" / "small" / "waves-reactive-1")
@@ -157,14 +139,14 @@ def test_a_plan_run_again_keeps_what_is_complete(cli: Run, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("arguments", [("nonsense",), ("report",), ("report", "--nonsense", "x"), ("demo", "x")])
-def test_wrong_words_are_one_sentence_too(cli: Run, arguments: tuple[str, ...]) -> None:
+def test_wrong_words_are_one_sentence_too(cli: Tidewise, arguments: tuple[str, ...]) -> None:
     code, out, err = cli(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith("tidewise: ")
     assert err.count("\n") == 1
 
 
-def test_without_a_word_the_help_is_shown(cli: Run) -> None:
+def test_without_a_word_the_help_is_shown(cli: Tidewise) -> None:
     code, out, _ = cli()
     assert code == 0
     assert "tidewise demo" in out
@@ -202,7 +184,7 @@ def test_stopping_it_is_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
-def test_a_damaged_run_is_told_of(cli: Run, tmp_path: Path) -> None:
+def test_a_damaged_run_is_told_of(cli: Tidewise, tmp_path: Path) -> None:
     cli("experiment", str(write_plan(tmp_path, SHORT)))
     damaged = tmp_path / "runs" / "small" / "waves-static-1" / "run.json"
     damaged.write_text(damaged.read_text(encoding="utf-8")[:100], encoding="utf-8")

@@ -8,35 +8,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 from confluent_kafka import Producer
-from typer.testing import CliRunner
 
+from tests.cli.conftest import Invoke
 from tidewise.cli.kafka import kafka_commands
-from tidewise.core import BadInputError, TidewiseError
+from tidewise.core import BadInputError
 from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.client import quiet_settings
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-Run = Callable[..., str]
-
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def call(*arguments: str) -> str:
-        result = CliRunner().invoke(kafka_commands, list(arguments))
-        if isinstance(result.exception, TidewiseError):
-            raise result.exception
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
-    return call
+def run(invoke: Callable[[typer.Typer], Invoke]) -> Invoke:
+    return invoke(kafka_commands)
 
 
-def test_a_broker_is_started_shown_and_stopped(run: Run) -> None:
+def test_a_broker_is_started_shown_and_stopped(run: Invoke) -> None:
     try:
         told = run("up", "--topic", "clicks:4", "--topic", "counts:1")
         assert "Address:  127.0.0.1:" in told
@@ -70,18 +59,18 @@ def test_a_broker_is_started_shown_and_stopped(run: Run) -> None:
 
 
 @pytest.mark.parametrize("command", ["down", "status"])
-def test_where_there_is_none_a_sentence_says_so(run: Run, command: str) -> None:
+def test_where_there_is_none_a_sentence_says_so(run: Invoke, command: str) -> None:
     with pytest.raises(BadInputError, match="there is no broker in runs/x: start one"):
         run(command, "--folder", "runs/x")
 
 
 @pytest.mark.parametrize("topic", ["clicks", "clicks:", ":4", "clicks:four", "clicks:-1"])
-def test_a_topic_without_its_partitions_is_told(run: Run, topic: str) -> None:
+def test_a_topic_without_its_partitions_is_told(run: Invoke, topic: str) -> None:
     with pytest.raises(BadInputError, match="write it like --topic clicks:4"):
         run("up", "--topic", topic)
 
 
-def test_a_topic_with_two_numbers_is_told(run: Run) -> None:
+def test_a_topic_with_two_numbers_is_told(run: Invoke) -> None:
     with pytest.raises(BadInputError, match="names clicks with 4 and with 5 partitions: drop one"):
         run("up", "--topic", "clicks:4", "--topic", "clicks:5")
 
@@ -90,14 +79,14 @@ def test_a_topic_with_two_numbers_is_told(run: Run) -> None:
     ("partitions", "told"), [("0", "1 partition or more"), ("99999999999", "100,000 partitions at")]
 )
 def test_a_topic_with_impossible_partitions_is_told_before_anything_starts(
-    run: Run, monkeypatch: pytest.MonkeyPatch, partitions: str, told: str
+    run: Invoke, monkeypatch: pytest.MonkeyPatch, partitions: str, told: str
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "nowhere")  # nothing could be started anyway
     with pytest.raises(BadInputError, match=told):
         run("up", "--topic", f"clicks:{partitions}")
 
 
-def test_help_teaches_by_example(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_teaches_by_example(run: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["tidewise"])
     for command in ("up", "down", "status"):
         assert f"tidewise kafka {command}" in run(command, "--help")

@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
+from tests.cli.conftest import Tidewise
 from tests.engines.spark.histories import Story, counting, entry
 from tidewise.cli import lag as command
-from tidewise.cli import main
 from tidewise.kafka.lag import Lag, PartitionLag
 
 
-class Run(Protocol):
-    def __call__(self, *arguments: str) -> tuple[int, str, str]: ...
-
-
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["tidewise", "lag", *arguments, "--brokers", "127.0.0.1:9092"])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        code = ended.value.code
-        return code if isinstance(code, int) else 0, told.out, told.err
-
-    return run
+def cli(tidewise: Tidewise) -> Tidewise:
+    return lambda *arguments: tidewise("lag", *arguments, "--brokers", "127.0.0.1:9092")
 
 
 @pytest.fixture
@@ -56,7 +42,7 @@ def _answer(monkeypatch: pytest.MonkeyPatch, *partitions: PartitionLag) -> list[
 
 
 def test_what_waits_is_told_by_partition_and_in_total(
-    cli: Run, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Tidewise, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = _answer(monkeypatch, _partition(1, 20, 0, 5020, 61.25), _partition(0, 10, 0, 10, None))
     code, out, err = cli(str(checkpoint))
@@ -67,13 +53,13 @@ def test_what_waits_is_told_by_partition_and_in_total(
     assert out.splitlines()[-1] == "5,000 records wait in 2 partitions; the oldest for 61.2 s."
 
 
-def test_an_unknown_age_is_said_as_such(cli: Run, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_age_is_said_as_such(cli: Tidewise, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _answer(monkeypatch, _partition(0, 10, 0, 17, None))
     assert cli(str(checkpoint))[1].splitlines()[-1] == "7 records wait in 1 partitions; for how long is unknown."
 
 
 def test_lost_records_are_said_loudly_and_exit_with_1(
-    cli: Run, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Tidewise, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _answer(monkeypatch, _partition(1, 20, 23, 30, 5.0), _partition(0, 10, 0, 4, 1.0))
     code, out, _ = cli(str(checkpoint))
@@ -83,13 +69,13 @@ def test_lost_records_are_said_loudly_and_exit_with_1(
     assert "MADE ANEW: the query has committed more than there is in orders/0" in out
 
 
-def test_a_topic_made_anew_alone_is_no_loss(cli: Run, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_made_anew_alone_is_no_loss(cli: Tidewise, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _answer(monkeypatch, _partition(0, 10, 0, 4, 1.0))
     assert cli(str(checkpoint))[0] == 0
 
 
 def test_only_the_worst_are_shown_unless_all_are_asked_for(
-    cli: Run, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Tidewise, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _answer(monkeypatch, *(_partition(number, None, 0, 7, 1.0) for number in range(30)))
     few, every = cli(str(checkpoint))[1], cli(str(checkpoint), "--all")[1]
@@ -97,7 +83,7 @@ def test_only_the_worst_are_shown_unless_all_are_asked_for(
     assert "... and 10 more partitions; --all shows them." in few
 
 
-def test_json_is_one_document(cli: Run, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_one_document(cli: Tidewise, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _answer(monkeypatch, _partition(1, 20, 23, 30, 5.0))
     code, out, _ = cli(str(checkpoint), "--json")
     told = json.loads(out)
@@ -105,7 +91,7 @@ def test_json_is_one_document(cli: Run, checkpoint: Path, monkeypatch: pytest.Mo
     assert told["partitions"][0]["made_anew"] is False
 
 
-def test_a_query_that_reads_no_kafka_is_one_sentence(cli: Run, tmp_path: Path) -> None:
+def test_a_query_that_reads_no_kafka_is_one_sentence(cli: Tidewise, tmp_path: Path) -> None:
     code, out, err = cli(str(counting(tmp_path).write()))
     assert (code, out) == (2, "")
     assert "has committed nothing from Kafka" in err

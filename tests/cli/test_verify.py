@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
+from tests.cli.conftest import Tidewise
 from tests.engines.spark.histories import counting
-from tidewise.cli import main
-
-
-class Run(Protocol):
-    def __call__(self, *arguments: str) -> tuple[int, str, str]: ...
 
 
 @pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["tidewise", "verify", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        told = capsys.readouterr()
-        code = ended.value.code
-        return code if isinstance(code, int) else 0, told.out, told.err
-
-    return run
+def cli(tidewise: Tidewise) -> Tidewise:
+    return lambda *arguments: tidewise("verify", *arguments)
 
 
-def test_a_clean_query_is_told_in_sentences_and_exits_with_0(cli: Run, tmp_path: Path) -> None:
+def test_a_clean_query_is_told_in_sentences_and_exits_with_0(cli: Tidewise, tmp_path: Path) -> None:
     story = counting(tmp_path)
     code, out, err = cli(str(story.write()), "--sink", str(story.write_sink()))
     assert (code, err) == (0, "")
@@ -42,7 +28,7 @@ def test_a_clean_query_is_told_in_sentences_and_exits_with_0(cli: Run, tmp_path:
     ]
 
 
-def test_a_violation_is_told_after_the_outcome_and_exits_with_1(cli: Run, tmp_path: Path) -> None:
+def test_a_violation_is_told_after_the_outcome_and_exits_with_1(cli: Tidewise, tmp_path: Path) -> None:
     story = counting(tmp_path)
     sink = story.write_sink()
     (sink / "part-00000-3-c000.json").unlink()
@@ -53,7 +39,7 @@ def test_a_violation_is_told_after_the_outcome_and_exits_with_1(cli: Run, tmp_pa
     assert "part-00000-3-c000.json" in second
 
 
-def test_json_is_one_document_with_the_same_exit_code(cli: Run, tmp_path: Path) -> None:
+def test_json_is_one_document_with_the_same_exit_code(cli: Tidewise, tmp_path: Path) -> None:
     story = counting(tmp_path, kept_from=6)
     assert story.ledger is not None
     del story.ledger[2]
@@ -67,7 +53,7 @@ def test_json_is_one_document_with_the_same_exit_code(cli: Run, tmp_path: Path) 
     assert told["owners"] == [{"name": "app-1", "epoch": 1, "first_batch": 0, "last_batch": 7}]
 
 
-def test_bad_input_is_one_sentence_and_exits_with_2(cli: Run, tmp_path: Path) -> None:
+def test_bad_input_is_one_sentence_and_exits_with_2(cli: Tidewise, tmp_path: Path) -> None:
     checkpoint = counting(tmp_path).write()
     code, out, err = cli(str(tmp_path))
     assert (code, out) == (2, "")

@@ -8,7 +8,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs.letters import check_stream, reasons
-from tidewise.core import TemporaryError
 from tidewise.jobs.decoding import TOO_LARGE_BYTES
 from tidewise.jobs.records.encoding import Encoder
 from tidewise.jobs.records.kinds import KINDS
@@ -23,10 +22,7 @@ NOT_AVRO = "malformed: not Avro of a tsw record"
 
 @pytest.fixture(scope="module")
 def jars() -> tuple[Path, ...]:
-    try:
-        return resolve(spark_connector())
-    except TemporaryError as error:
-        pytest.skip(str(error))
+    return resolve(spark_connector())
 
 
 def test_each_broken_record_is_kept_with_what_is_wrong(spark: SparkSession) -> None:

@@ -21,7 +21,6 @@ from pyspark.sql import SparkSession
 from tests.jobs import answers
 from tests.jobs.running import PATIENCE_S, observed, progress, to_the_end
 from tests.kafka.brokers import broker
-from tidewise.core import TemporaryError
 from tidewise.experiments.produce import Produced, Production, produce
 from tidewise.jobs import copy, ysb
 from tidewise.jobs.program import keep_dead_letters, options_of, parsed, records_of, session_of, writer_of
@@ -47,10 +46,7 @@ PARTITIONS = 2
 
 @pytest.fixture(scope="module")
 def jars() -> tuple[Path, ...]:
-    try:
-        return resolve(spark_connector())
-    except TemporaryError as error:
-        pytest.skip(str(error))
+    return resolve(spark_connector())
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,10 +15,11 @@ from tests.jobs import answers
 from tests.jobs.running import rows_of
 from tests.jobs.test_tsw import firings
 from tests.jobs.test_ysb import windows
+from tests.soak.catching_up import expect_all_committed
 from tests.soak.disturbing import START, Disturber
 from tidewise.control import SystemClock
 from tidewise.core import Mechanism
-from tidewise.engines.spark.audit import audit, committed_in_kafka
+from tidewise.engines.spark.audit import audit
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import SparkEngine
 from tidewise.engines.spark.program import SparkProgram
@@ -30,8 +30,7 @@ from tidewise.jobs.records.kinds import KINDS, Disorder
 from tidewise.jobs.records.ysb import campaigns
 from tidewise.jobs.schedule import Schedule
 from tidewise.kafka.broker import LocalBroker
-from tidewise.kafka.jars import resolve, spark_connector
-from tidewise.kafka.lag import lag
+from tidewise.kafka.jars import connector_conf
 
 _LOG = logging.getLogger(__name__)
 
@@ -40,7 +39,6 @@ pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("spark")]
 _RATE_PER_S = 300.0
 _MOVES = (Mechanism.LIVE, Mechanism.QUERY_RESTART, Mechanism.HANDOVER, Mechanism.REPARTITION)
 _DISORDER = Disorder(share=0.3, most_s=1.0)
-_CATCH_UP_S = 240.0
 
 
 def test_ysb_counts_right_over_all_four_changes(tmp_path: Path) -> None:
@@ -111,7 +109,7 @@ def _run(folder: Path, broker: LocalBroker, cluster: LocalCluster, job: str, enc
             disturber.expect_running(within_s=300.0)
             stop.set()
             producing.join(60.0)
-            _expect_all_committed(folder / "checkpoint", broker.address)
+            expect_all_committed(running, [folder / "checkpoint"], broker.address)
         finally:
             running.stop()
     finally:
@@ -126,15 +124,8 @@ def _program(folder: Path, broker: LocalBroker, job: str, encoding: Encoding) ->
     return SparkProgram(
         command=(sys.executable, "-m", f"tidewise.jobs.{job}", *words),
         folder=folder,
-        conf={"spark.jars": ",".join(str(jar) for jar in resolve(spark_connector()))},
+        conf=connector_conf(),
         most_executors=4,
         handover=True,
         launch_deadline_s=300.0,
     )
-
-
-def _expect_all_committed(checkpoint: Path, address: str) -> None:
-    until_s = time.monotonic() + _CATCH_UP_S
-    while (waiting := lag(committed_in_kafka(checkpoint), address).records) > 0:
-        assert time.monotonic() < until_s, f"{waiting} records wait"
-        time.sleep(1.0)

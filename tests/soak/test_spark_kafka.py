@@ -15,21 +15,19 @@ import confluent_kafka
 import pytest
 
 from tests.kafka.feeding import feeding
+from tests.soak.catching_up import CATCH_UP_S, expect_all_committed
 from tests.soak.disturbing import START, Disturber
 from tidewise.control import SystemClock
-from tidewise.core import TemporaryError
-from tidewise.engines.spark.audit import audit, committed_in_kafka
+from tidewise.engines.spark.audit import audit
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import SparkEngine
-from tidewise.engines.spark.job import SparkJob
 from tidewise.engines.spark.program import SparkProgram
 from tidewise.host.processes import find
 from tidewise.jobs.counts import count_losses
 from tidewise.kafka import topics
 from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.client import quiet_settings
-from tidewise.kafka.jars import resolve, spark_connector
-from tidewise.kafka.lag import lag
+from tidewise.kafka.jars import connector_conf
 
 _LOG = logging.getLogger(__name__)
 
@@ -38,7 +36,6 @@ pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("spark")]
 _IN, _OUT = "clicks", "copied"
 _PARTITIONS = 4
 _RATE_PER_S = 400.0
-_CATCH_UP_S = 300.0
 _SINKS = {"files": "checkpoint-files", "batches": "checkpoint-batches"}
 
 
@@ -92,7 +89,7 @@ def _run(
             # What was due when it was stopped and had not been sent is of no concern: the ordinals before have no hole.
             assert sent.failed == 0, sent.problems
             assert produced.grew_by == sent.acknowledged, "the producer itself lost or doubled"
-            _expect_all_committed(job, checkpoints, broker.address)
+            expect_all_committed(job, checkpoints, broker.address)
         finally:
             job.stop()
     for sink, checkpoint in _SINKS.items():
@@ -116,7 +113,7 @@ def _program(folder: Path, broker: LocalBroker, *, out_topic: bool) -> SparkProg
     return SparkProgram(
         command=(sys.executable, str(Path(__file__).with_name("two_sinks.py")), str(folder), *source),
         folder=folder,
-        conf={"spark.jars": ",".join(str(jar) for jar in resolve(spark_connector()))},
+        conf=connector_conf(),
         most_executors=4,
         handover=True,
         launch_deadline_s=300.0,
@@ -131,26 +128,6 @@ def _restart(broker: LocalBroker, *, kill: bool) -> None:
     broker.start()
 
 
-def _expect_all_committed(job: SparkJob, checkpoints: list[Path], address: str) -> None:
-    """Until nothing waits behind any checkpoint; the job may still be getting up from the last kill."""
-    waiting: dict[str, object] = {}
-    until_s = time.monotonic() + _CATCH_UP_S
-    while time.monotonic() < until_s:
-        assert job.ended is None, job.ended
-        try:
-            found = {one.name: lag(committed_in_kafka(one), address) for one in checkpoints}
-        except TemporaryError as error:
-            waiting = {"broker": error}
-        else:
-            assert not any(each.lost for each in found.values()), found
-            waiting = {name: each.records for name, each in found.items() if each.records}
-            if not waiting:
-                return
-        job.reports()
-        time.sleep(1.0)
-    raise AssertionError(f"not all is committed: {waiting}, {job.problems()}")
-
-
 def _ordinals(address: str, topic: str) -> Counter[int]:
     """How often each ordinal is in the topic."""
     consumer = confluent_kafka.Consumer(
@@ -159,7 +136,7 @@ def _ordinals(address: str, topic: str) -> Counter[int]:
     reaches = topics.ends(address, topic)
     found: Counter[int] = Counter()
     left = set(reaches)
-    until_s = time.monotonic() + _CATCH_UP_S
+    until_s = time.monotonic() + CATCH_UP_S
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, number, one.first) for number, one in reaches.items()])
         while left:

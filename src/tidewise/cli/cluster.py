@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidewise.cli.output import console, print_json
+from tidewise.cli.output import print_json, print_sentence
 from tidewise.core import BadInputError
 from tidewise.engines.spark.cluster import LocalCluster
 
@@ -72,7 +72,7 @@ def down(*, folder: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
         print_json({"folder": str(folder), "was_running": was_running})
         return
     told = "The cluster is stopped" if was_running else "The cluster did not run any more; what it left is removed"
-    _print(f"{told}. Its logs: {folder / 'logs'}")
+    print_sentence(f"{told}. Its logs: {folder / 'logs'}")
 
 
 def _find(folder: Path) -> LocalCluster:
@@ -110,19 +110,17 @@ def _show(cluster: LocalCluster, folder: Path, *, json: bool) -> None:
             }
         )
         return
-    _print(f"Master:         {cluster.master_url}")
-    _print(f"Web interface:  {cluster.ui_url}")
-    _print(f"Workers:        {alive} of {len(cluster.worker_processes)} alive")
+    print_sentence(f"Master:         {cluster.master_url}")
+    print_sentence(f"Web interface:  {cluster.ui_url}")
+    print_sentence(f"Workers:        {alive} of {len(cluster.worker_processes)} alive")
     if capacity is None:
-        _print(f"Free:           {cluster.blind_spot()}")
+        print_sentence(f"Free:           {cluster.blind_spot()}")
     else:
-        _print(
+        print_sentence(
             f"Free:           {capacity.cores_free} of {capacity.cores_total} slots, "
             f"{capacity.memory_mib_free:,} of {capacity.memory_mib_total:,} MiB"
         )
-    _print(f"CPU:            {cluster.cpu_reason or 'each executor is limited to its share by a control group'}")
-    _print(f"Stop it:        tidewise cluster down --folder {folder}")
-
-
-def _print(sentence: str) -> None:
-    console().print(sentence, highlight=False, markup=False, soft_wrap=True)
+    print_sentence(
+        f"CPU:            {cluster.cpu_reason or 'each executor is limited to its share by a control group'}"
+    )
+    print_sentence(f"Stop it:        tidewise cluster down --folder {folder}")

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tidewise.cli.output import console, print_json
+from tidewise.cli.output import console, print_json, print_sentence
 from tidewise.cli.summary import summary_rows
 from tidewise.cli.view import Frame, watching
 from tidewise.core import Purpose, Usage, format_duration
@@ -49,7 +49,7 @@ def show_demo(home: Path, *, seconds: int, measure_static: bool, kafka: bool, re
 
     def say(sentence: str) -> None:
         if not json:
-            screen.print(sentence, highlight=False, markup=False, soft_wrap=True)
+            print_sentence(sentence, screen)
 
     frame = Frame(
         title=f"A day in {format_duration(seconds)} on Spark",

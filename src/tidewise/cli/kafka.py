@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidewise.cli.output import console, print_json
+from tidewise.cli.output import print_json, print_sentence
 from tidewise.core import BadInputError
 from tidewise.kafka import topics as topics_of
 from tidewise.kafka.broker import LocalBroker
@@ -75,7 +75,7 @@ def down(*, folder: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
         print_json({"folder": str(folder), "was_running": was_running})
         return
     told = "The broker is stopped" if was_running else "The broker did not run any more"
-    _print(f"{told}. Its data and logs: {folder}")
+    print_sentence(f"{told}. Its data and logs: {folder}")
 
 
 def _topics(told: list[str]) -> dict[str, int]:
@@ -120,11 +120,11 @@ def _show(broker: LocalBroker, folder: Path, *, json: bool) -> None:
             }
         )
         return
-    _print(f"Address:  {broker.address}")
-    _print(f"Topics:   {len(topics) or 'none'}")
+    print_sentence(f"Address:  {broker.address}")
+    print_sentence(f"Topics:   {len(topics) or 'none'}")
     for name, (partitions, records) in topics.items():
-        _print(f"          {name}: {partitions} {_plural('partition', partitions)}, {records:,} records")
-    _print(f"Stop it:  tidewise kafka down --folder {folder}")
+        print_sentence(f"          {name}: {partitions} {_plural('partition', partitions)}, {records:,} records")
+    print_sentence(f"Stop it:  tidewise kafka down --folder {folder}")
 
 
 def _plural(word: str, count: int) -> str:
@@ -135,7 +135,3 @@ def _tell(sentence: str) -> None:
     """Progress goes to standard error: standard output is for the answer."""
     sys.stderr.write(f"{sentence}\n")
     sys.stderr.flush()
-
-
-def _print(sentence: str) -> None:
-    console().print(sentence, highlight=False, markup=False, soft_wrap=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from tidewise.cli.output import console, print_json
+from tidewise.cli.output import console, print_json, print_sentence
 from tidewise.engines.spark.audit import committed_in_kafka
 from tidewise.kafka.lag import Lag, PartitionLag
 from tidewise.kafka.lag import lag as find_lag
@@ -59,7 +59,7 @@ def _show(found: Lag, *, most: int) -> None:
     if left > 0:
         screen.print(f"... and {left:,} more partitions; --all shows them.", highlight=False)
     for sentence in _sentences(found):
-        screen.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        print_sentence(sentence, screen)
 
 
 def _sentences(found: Lag) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tidewise.cli.output import STOPPED, console, print_json
+from tidewise.cli.output import STOPPED, print_json, print_sentence
 from tidewise.cli.summary import summary_rows
 from tidewise.cli.view import Frame, watching
 from tidewise.core import BadInputError, PermanentError, TemporaryError, format_duration, parse_duration_s
@@ -103,8 +103,8 @@ def run_job(
         rows = summary_rows(compare([run]))
         print_json({"home": str(place.folder), "run": str(run.folder), "restarts": supervisor.restarts, "runs": rows})
         return
-    _print(f"The run: {run.folder}")
-    _print(f"Its report: tidewise report {run.folder}")
+    print_sentence(f"The run: {run.folder}")
+    print_sentence(f"Its report: tidewise report {run.folder}")
 
 
 def control_job(
@@ -125,7 +125,7 @@ def control_job(
 
     def tell(sentence: str) -> None:
         if not quiet:
-            screen.print(sentence, highlight=False, markup=False, soft_wrap=True)
+            print_sentence(sentence, screen)
 
     if not place.was_left_behind:
         tell(f"Starting {file.name} with {file.start}; Ctrl-C stops it.")
@@ -159,13 +159,13 @@ def job_status(*, home: HomeArgument, json: Json = False) -> None:
         print_json(told)
         return
     if not isinstance(told, dict):
-        _print("The job has begun; nothing has been reported yet.")
+        print_sentence("The job has begun; nothing has been reported yet.")
         return
     queries = told.pop("queries", [])
     for name, value in told.items():
-        _print(f"{name + ':':20}{_shown(value)}")
+        print_sentence(f"{name + ':':20}{_shown(value)}")
     for query in queries if isinstance(queries, list) else []:
-        _print(_query_line(query))
+        print_sentence(_query_line(query))
 
 
 def _query_line(query: dict[str, object]) -> str:
@@ -196,7 +196,7 @@ def pause_job(home: HomeArgument) -> None:
     For example:  tidewise pause runs/clicks
     """
     ask(home, "pause", by=getpass.getuser())
-    _print("The job is left alone; `tidewise resume` lets the policy act again.")
+    print_sentence("The job is left alone; `tidewise resume` lets the policy act again.")
 
 
 def resume_job(home: HomeArgument) -> None:
@@ -205,7 +205,7 @@ def resume_job(home: HomeArgument) -> None:
     For example:  tidewise resume runs/clicks
     """
     ask(home, "resume", by=getpass.getuser())
-    _print("The policy acts again.")
+    print_sentence("The policy acts again.")
 
 
 def stop_job(home: HomeArgument) -> None:
@@ -214,7 +214,7 @@ def stop_job(home: HomeArgument) -> None:
     For example:  tidewise stop runs/clicks
     """
     ask(home, "stop", by=getpass.getuser())
-    _print("The job is ending.")
+    print_sentence("The job is ending.")
 
 
 def chaos(
@@ -245,7 +245,7 @@ def chaos(
             print_json(known)
         else:
             for one in known:
-                _print(one)
+                print_sentence(one)
         return
     if fault is None:
         raise BadInputError(f"name what to break: {', '.join(known)}")
@@ -267,7 +267,7 @@ def _break(home: Path, fault: str, *, every_s: float | None, duration_s: float, 
             ask(home, "inject", fault=fault)
             done += 1
             if not quiet:
-                _print(f"{datetime.now(UTC):%H:%M:%S} {fault}")
+                print_sentence(f"{datetime.now(UTC):%H:%M:%S} {fault}")
         except (TemporaryError, PermanentError) as error:
             if every_s is None:
                 raise
@@ -283,7 +283,7 @@ def _say_check(file: JobFile, *, json: bool) -> None:
         print_json({"name": file.name, "check": told})
         return
     for sentence in told:
-        _print(sentence)
+        print_sentence(sentence)
 
 
 def _frame(file: JobFile) -> Frame:
@@ -319,7 +319,3 @@ def _log_to(path: Path) -> None:
     logging.basicConfig(
         filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
     )
-
-
-def _print(sentence: str) -> None:
-    console().print(sentence, highlight=False, markup=False, soft_wrap=True)

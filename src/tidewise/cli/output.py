@@ -46,6 +46,11 @@ def console() -> Console:
     return Console(width=wide, file=cast("TextIO", _Trimmed()))
 
 
+def print_sentence(sentence: str, screen: Console | None = None) -> None:
+    """As it is: nothing in it is markup or coloured, and a terminal breaks its lines, not we."""
+    (screen or console()).print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
 def print_json(value: object) -> None:
     """Where programs read: one JSON document on standard output, nothing else."""
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")

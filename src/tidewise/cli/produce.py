@@ -11,7 +11,7 @@ from typing import Annotated, cast
 import typer
 from rich.console import Console
 
-from tidewise.cli.output import BAD_INPUT, STOPPED, console, print_json
+from tidewise.cli.output import BAD_INPUT, STOPPED, console, print_json, print_sentence
 from tidewise.core import BadInputError, InvalidValueError, format_duration, parse_duration_s
 from tidewise.experiments.load_words import load_of
 from tidewise.experiments.produce import REPORT_NAME, Produced, Production, produce, schedule_of
@@ -135,7 +135,7 @@ def _telling(*, quiet: bool) -> Iterator[tuple[Callable[[str], None], Callable[[
     errors = Console(stderr=True)
 
     def say(sentence: str) -> None:
-        errors.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        print_sentence(sentence, errors)
 
     if quiet or not errors.is_terminal:
         yield say, lambda _: None
@@ -162,7 +162,7 @@ def _print_summary(produced: Produced, out: Path | None) -> None:
     screen = console()
 
     def line(sentence: str) -> None:
-        screen.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        print_sentence(sentence, screen)
 
     line(
         f"Topic:         {produced.production.topic}, {produced.partitions} partitions, {produced.processes} processes"

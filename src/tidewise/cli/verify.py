@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidewise.cli.output import console, print_json
+from tidewise.cli.output import console, print_json, print_sentence
 from tidewise.engines.spark.audit import Audit, audit
 
 NOT_PROVED = 1
@@ -39,7 +39,7 @@ def verify(
     else:
         screen = console()
         for sentence in found.sentences():
-            screen.print(sentence, highlight=False, markup=False, soft_wrap=True)
+            print_sentence(sentence, screen)
     if not found.clean:
         raise typer.Exit(NOT_PROVED)
 

@@ -13,7 +13,7 @@ from tidewise.core import PermanentError, TidewiseError
 from tidewise.experiments.produce import Produced, Production, produce
 from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise.kafka.broker import LocalBroker
-from tidewise.kafka.jars import resolve, spark_connector
+from tidewise.kafka.jars import connector_conf
 from tidewise.workload import Rates
 
 JOB = "clicks"
@@ -101,7 +101,7 @@ class KafkaFeed:
         return {"--source": "kafka", "--brokers": self.broker.address, "--topic": self.topic}
 
     def conf(self) -> dict[str, str]:
-        return {"spark.jars": ",".join(str(jar) for jar in resolve(spark_connector()))}
+        return connector_conf()
 
     def start(self, rate_per_s: float, *, in_s: float) -> None:
         self._send("quiet", (rate_per_s,) * _LONGEST_QUIET_S, began_unix_s=time.time() + in_s)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from tidewise.core import BadInputError, TemporaryError
 
@@ -27,6 +28,16 @@ class Java:
     @property
     def program(self) -> Path:
         return self.home / "bin" / "java"
+
+    def to_dict(self) -> dict[str, object]:
+        return {"home": str(self.home), "major": self.major}
+
+    @classmethod
+    def from_dict(cls, value: object) -> Self:
+        """What `to_dict` wrote; KeyError, TypeError or ValueError where it did not."""
+        if not isinstance(value, dict):
+            raise TypeError("a Java is an object")
+        return cls(home=Path(value["home"]), major=int(value["major"]))
 
 
 def find_java() -> Java:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import secrets
 import socket
@@ -14,9 +13,10 @@ from pathlib import Path
 from typing import Self
 
 from tidewise.core import BadInputError, PermanentError, TemporaryError
+from tidewise.host import state_file
 from tidewise.host.daemons import HOST, Daemon, free_ports, last_line, settle, spawn
 from tidewise.host.java import Java, find_java
-from tidewise.host.private_files import create_private, write_private, write_properties
+from tidewise.host.private_files import write_properties
 from tidewise.host.processes import FoundProcess, ProcessIdentity, ended_by, find, reap, wait_until
 from tidewise.kafka import topics as topics_of
 from tidewise.kafka.client import kafka_client
@@ -91,7 +91,7 @@ class BrokerState:
         return {
             "format": _FORMAT,
             "cluster_id": self.cluster_id,
-            "java": {"home": str(self.java.home), "major": self.java.major},
+            "java": self.java.to_dict(),
             "jars": [str(jar) for jar in self.jars],
             "heap_mib": self.heap_mib,
             "message_bytes": self.message_bytes,
@@ -102,12 +102,12 @@ class BrokerState:
     @classmethod
     def from_dict(cls, told: Mapping[str, object]) -> Self:
         """What `to_dict` wrote; KeyError, TypeError or ValueError where it did not."""
-        java, jars, port, daemon = told["java"], told["jars"], told["port"], told["daemon"]
-        if told["format"] != _FORMAT or not isinstance(java, dict) or not isinstance(jars, list):
+        jars, port, daemon = told["jars"], told["port"], told["daemon"]
+        if told["format"] != _FORMAT or not isinstance(jars, list):
             raise ValueError("another format")
         return cls(
             cluster_id=str(told["cluster_id"]),
-            java=Java(home=Path(java["home"]), major=int(java["major"])),
+            java=Java.from_dict(told["java"]),
             jars=tuple(Path(str(jar)) for jar in jars),
             heap_mib=int(str(told["heap_mib"])),
             message_bytes=int(str(told["message_bytes"])),
@@ -257,15 +257,7 @@ class LocalBroker:
         return state is not None
 
     def _claim(self) -> None:
-        """Make the folder ours before anything is written or started in it."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with create_private(self.folder / STATE_FILE) as file:
-                file.write(self._text())
-        except OSError as error:
-            raise BadInputError(
-                f"a broker cannot be kept in {self.folder}: {error.strerror}; name another folder"
-            ) from error
+        state_file.claim(self.folder / STATE_FILE, self._state.to_dict(), what="broker")
 
     def _format(self) -> None:
         """Prepare the data's folder, as Kafka asks for before the first start; what is prepared stays as it is."""
@@ -348,24 +340,12 @@ class LocalBroker:
         return find(lambda argv: properties in argv and (_MAIN in argv or _FORMAT_MAIN in argv))
 
     def _save(self) -> None:
-        write_private(self.folder / STATE_FILE, self._text())
-
-    def _text(self) -> str:
-        return json.dumps(self._state.to_dict(), indent=2) + "\n"
+        state_file.save(self.folder / STATE_FILE, self._state.to_dict())
 
 
 def _read_state(folder: Path) -> BrokerState | None:
-    path = folder / STATE_FILE
-    try:
-        return BrokerState.from_dict(json.loads(path.read_bytes()))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
-    except (KeyError, TypeError, ValueError, BadInputError) as error:
-        raise BadInputError(
-            f"{path} is not the state of a broker of this version: stop its process by hand, then remove it"
-        ) from error
+    mend = "stop its process by hand"
+    return state_file.read(folder / STATE_FILE, BrokerState.from_dict, what="broker", mend=mend)
 
 
 def _check(*, port: int | None, topics: Mapping[str, int], message_bytes: int, heap_mib: int) -> None:

@@ -122,6 +122,11 @@ def spark_connector() -> JarSet:
     )
 
 
+def connector_conf(*, tell: Tell = lambda _: None) -> dict[str, str]:
+    """The Spark settings that give a program the connector."""
+    return {"spark.jars": ",".join(str(jar) for jar in resolve(spark_connector(), tell=tell))}
+
+
 def default_cache() -> Path:
     """The folder that TIDEWISE_CACHE names, else `tidewise` in the user's folder for caches."""
     named = os.environ.get("TIDEWISE_CACHE")

@@ -22,7 +22,7 @@ from tidewise.host.processes import ProcessIdentity, find, wait_until
 from tidewise.jobs.embedded import NAME
 from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise.kafka.broker import LocalBroker
-from tidewise.kafka.jars import resolve, spark_connector
+from tidewise.kafka.jars import connector_conf
 from tidewise.testing import EngineConformance
 from tidewise.testing.engine_reports import EngineReportTests
 from tidewise.testing.engine_suite import EngineSuite
@@ -160,9 +160,8 @@ class KafkaSuite(SparkSuite):
             cls.broker.down()
 
     def make_program(self, home: Path) -> SparkProgram:
-        jars = ",".join(str(jar) for jar in resolve(spark_connector()))
         source = ("--source", "kafka", "--brokers", self.broker.address, "--topic", TOPIC, "--from", "latest")
-        return self.counting(home, *source, conf={"spark.jars": jars})
+        return self.counting(home, *source, conf=connector_conf())
 
 
 @pytest.mark.soak

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shutil
@@ -16,9 +15,10 @@ from tidewise.core import BadInputError, PermanentError, TemporaryError
 from tidewise.engines.spark.cgroups import BOOST_S, WARM_UP_BOOST_S, CpuLimits, install_java, limit_environment
 from tidewise.engines.spark.launcher import Launcher
 from tidewise.engines.spark.master import Capacity, ExecutorProcess, StandaloneMaster
+from tidewise.host import state_file
 from tidewise.host.daemons import HOST, Daemon, settle
 from tidewise.host.java import Java, find_java
-from tidewise.host.private_files import create_private, write_private, write_properties
+from tidewise.host.private_files import write_properties
 from tidewise.host.processes import (
     FoundProcess,
     ProcessIdentity,
@@ -64,7 +64,7 @@ class ClusterState:
             "format": _FORMAT,
             "name": self.name,
             "spark": str(self.spark),
-            "java": {"home": str(self.java.home), "major": self.java.major},
+            "java": self.java.to_dict(),
             "slots_per_worker": self.slots_per_worker,
             "memory_mib_per_worker": self.memory_mib_per_worker,
             "cpu": self.cpu if isinstance(self.cpu, str) else self.cpu.to_dict(),
@@ -75,13 +75,13 @@ class ClusterState:
     @classmethod
     def from_dict(cls, told: Mapping[str, object]) -> Self:
         """What `to_dict` wrote; KeyError, TypeError or ValueError where it did not."""
-        java, cpu, master, workers = told["java"], told["cpu"], told["master"], told["workers"]
-        if told["format"] != _FORMAT or not isinstance(java, dict) or not isinstance(workers, list):
+        cpu, master, workers = told["cpu"], told["master"], told["workers"]
+        if told["format"] != _FORMAT or not isinstance(workers, list):
             raise ValueError("another format")
         return cls(
             name=str(told["name"]),
             spark=Path(str(told["spark"])),
-            java=Java(home=Path(java["home"]), major=int(java["major"])),
+            java=Java.from_dict(told["java"]),
             slots_per_worker=int(str(told["slots_per_worker"])),
             memory_mib_per_worker=int(str(told["memory_mib_per_worker"])),
             cpu=CpuLimits.from_dict(cpu) if isinstance(cpu, dict) else str(cpu),
@@ -148,19 +148,9 @@ class LocalCluster:
     def find(cls, folder: Path) -> Self | None:
         """The cluster whose state is written in this folder, whether it still runs or not; None: there is none."""
         folder = folder.absolute()
-        path = folder / STATE_FILE
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise BadInputError(f"{path} cannot be read: {error.strerror}") from error
-        try:
-            return cls(folder, ClusterState.from_dict(json.loads(text)))
-        except (KeyError, TypeError, ValueError, BadInputError) as error:
-            raise BadInputError(
-                f"{path} is not the state of a cluster of this version: stop its processes by hand, then remove it"
-            ) from error
+        mend = "stop its processes by hand"
+        state = state_file.read(folder / STATE_FILE, ClusterState.from_dict, what="cluster", mend=mend)
+        return None if state is None else cls(folder, state)
 
     @property
     def is_running(self) -> bool:
@@ -312,15 +302,11 @@ class LocalCluster:
     def _claim(self) -> None:
         """Make the folder ours before anything is written or started in it."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with create_private(self.folder / STATE_FILE) as file:
-                file.write(self._text())
-        except OSError as error:
+            state_file.claim(self.folder / STATE_FILE, self._state.to_dict(), what="cluster")
+        except BadInputError:
             if self.cpu_limits is not None:
                 self.cpu_limits.remove()
-            raise BadInputError(
-                f"a cluster cannot be kept in {self.folder}: {error.strerror}; name another folder"
-            ) from error
+            raise
 
     def _start(self, workers: int) -> None:
         for inner in ("conf", "local"):
@@ -390,10 +376,7 @@ class LocalCluster:
         return dict(line.split("=", 1) for line in lines)[_SECRET_KEY]
 
     def _save(self) -> None:
-        write_private(self.folder / STATE_FILE, self._text())
-
-    def _text(self) -> str:
-        return json.dumps(self._state.to_dict(), indent=2) + "\n"
+        state_file.save(self.folder / STATE_FILE, self._state.to_dict())
 
 
 def _memory_mib(workers: int) -> int:
