@@ -16,7 +16,9 @@ FOLDER = Path(sys.argv[1])
 def doubled(value: int) -> int:
     import os  # noqa: PLC0415 -- in the Python worker
 
-    (FOLDER / "workers" / str(os.getpid())).write_text(str("tidewise_agent" in sys.modules), encoding="utf-8")
+    unfinished = FOLDER / f"worker-{os.getpid()}"  # moved into place whole: the test reads while workers write
+    unfinished.write_text(str("tidewise_agent" in sys.modules), encoding="utf-8")
+    unfinished.replace(FOLDER / "workers" / str(os.getpid()))
     return 2 * value
 
 
