@@ -8,10 +8,17 @@ from pathlib import Path
 
 from bench import (
     decision_time,
+    fleet,
+    forecast_backtest,
     job_speed,
     paper_cluster,
     producer_rate,
+    qos_latency,
+    qos_overload,
+    qos_recovery,
+    qos_recovery_spark,
     real_time,
+    search_regret,
     simulator_speed,
     spark_agent,
     spark_drain,
@@ -24,6 +31,7 @@ from bench.page import Bench, update_page
 BENCHES: dict[str, Bench] = {
     "simulator-speed": simulator_speed.measure,
     "decision-time": decision_time.measure,
+    "forecast-backtest": forecast_backtest.measure,
     "paper-cluster": paper_cluster.measure,
     "spark-live": spark_live.measure,
     "spark-drain": spark_drain.measure,
@@ -34,6 +42,12 @@ BENCHES: dict[str, Bench] = {
     "job-speed": job_speed.measure,
     "real-time": real_time.measure,
     "producer": producer_rate.measure,
+    "qos-overload": qos_overload.measure,
+    "qos-latency": qos_latency.measure,
+    "qos-recovery": qos_recovery.measure,
+    "qos-recovery-spark": qos_recovery_spark.measure,
+    "search-regret": search_regret.measure,
+    "fleet": fleet.measure,
 }
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
@@ -46,7 +60,7 @@ def main() -> None:
         "--traces",
         type=Path,
         default=None,
-        help="a folder with ysb_18h.csv and ysb_profiles.csv; a generated look-alike is used without it",
+        help="a folder with ysb_18h.csv, ysb_profiles.csv and any loads; generated ones are used without it",
     )
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHES]

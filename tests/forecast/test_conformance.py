@@ -45,6 +45,14 @@ class TestHoltWinters(RollingConformance):
     model = "holt-winters"
 
 
+class TestArima(RollingConformance):
+    model = "arima"
+
+
+class TestLadder(RollingConformance):
+    model = "ladder"
+
+
 class TestRidge(RollingConformance):
     model = "ridge"
 

@@ -76,6 +76,30 @@ def test_a_load_that_never_changes_goes_on(model: str, rate: float) -> None:
         assert made.path(level) == pytest.approx((rate,) * 10, abs=1e-3)
 
 
+def test_a_rate_that_is_no_number_never_reaches_a_forecaster() -> None:
+    for rate in (math.nan, math.inf, -1.0):
+        with pytest.raises(InvalidValueError, match="input_rate_per_s"):
+            minutes([rate])
+    with pytest.raises(InvalidValueError, match="horizon_s must be a finite number"):
+        taught(make_forecaster("ensemble"), minutes([1.0] * 9)).forecast(horizon_s=math.nan, step_s=60.0)
+
+
+@pytest.mark.parametrize("model", ["arima", "ladder", "ensemble"])
+def test_a_turn_under_noise_is_followed_better_than_by_the_last_value(model: str) -> None:
+    places = np.arange(420.0)
+    clean = 1000.0 * np.exp(0.4 * np.sin(2.0 * np.pi * places / 75.0) + 0.2 * np.sin(2.0 * np.pi * places / 131.0))
+    rates = clean * (1.0 + 0.013 * np.random.default_rng(8).standard_normal(len(clean)))
+    errors = {model: 0.0, "naive": 0.0}
+    for name in errors:
+        forecaster = make_forecaster(name)
+        for number, observation in enumerate(minutes(rates.tolist()), start=1):
+            forecaster.learn(observation)
+            if number >= 300 and number % 15 == 0 and number + 10 <= len(rates):
+                path = forecaster.forecast(horizon_s=600.0, step_s=60.0).path()
+                errors[name] += float(np.abs(np.array(path) - rates[number : number + 10]).sum())
+    assert errors[model] < 0.4 * errors["naive"], errors
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_too_few_points_are_not_ready(model: str) -> None:
     with pytest.raises(NotReadyError):

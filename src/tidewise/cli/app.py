@@ -15,6 +15,7 @@ from tidewise import __version__
 from tidewise.cli.choices import choice_row, print_choice
 from tidewise.cli.cluster import cluster_commands
 from tidewise.cli.demo import show_demo
+from tidewise.cli.forecast import forecast_commands
 from tidewise.cli.kafka import kafka_commands
 from tidewise.cli.lag import lag
 from tidewise.cli.live import chaos, control_job, job_status, pause_job, resume_job, run_job, stop_job
@@ -74,6 +75,8 @@ def root(
     tidewise experiment plan.toml    compare policies on the same load
 
     tidewise report runs/mine        tables and figures of any runs
+
+    tidewise forecast backtest ...   how good each forecaster would have been on a load
 
     tidewise policies                what can decide, with its settings
 
@@ -205,6 +208,7 @@ app.command()(lag)
 app.command(name="produce")(produce_records)
 app.add_typer(cluster_commands, name="cluster")
 app.add_typer(kafka_commands, name="kafka")
+app.add_typer(forecast_commands, name="forecast")
 
 
 def _run(experiment: Experiment, home: Path, *, quiet: bool) -> list[Run]:

@@ -31,11 +31,12 @@ class Model:
     seasonal: bool = False
     """Without a season it has nothing of its own to say, and an ensemble leaves it out."""
 
-    def path(self, rates: Rates, season: int | None) -> Rates | None:
-        """The next `STEPS` samples within bounds; None where there are too few."""
+    def path(self, rates: Rates, season: int | None, bounds: tuple[Rates, Rates] | None = None) -> Rates | None:
+        """The next `STEPS` samples within bounds, by default those of `growth_bounds`; None where there are too few."""
         if len(rates) < self.needs:
             return None
-        return within_growth(self.predict(rates, season), rates)
+        path = self.predict(rates, season)
+        return np.clip(np.where(np.isfinite(path), path, rates[-1]), *(bounds or growth_bounds(rates)))
 
 
 def last_value(rates: Rates, _season: int | None = None) -> Rates:
@@ -49,12 +50,13 @@ def log_rates(rates: Rates) -> Rates:
     return np.log(rates + floor)
 
 
-def within_growth(path: Rates, rates: Rates) -> Rates:
-    """A path that leaves the latest samples no faster than loads do: models extrapolate wildly at times.
+def growth_bounds(rates: Rates) -> tuple[Rates, Rates]:
+    """The least and the most a path may say: it leaves the latest samples no faster than loads do.
 
-    Allowed are 8 % a sample and a factor of two in all, and whatever this load itself did in 49 of 50 cases.
+    Models extrapolate wildly at times. Allowed are 8 % a sample and a factor of two in all, and whatever this load
+    itself did in 49 of 50 cases.
     """
-    ahead = np.arange(1, len(path) + 1)
+    ahead = np.arange(1, STEPS + 1)
     usual = np.minimum(ahead * np.log1p(_GROWTH_PER_SAMPLE), np.log(_GROWTH_LIMIT))
     logs = log_rates(rates[-1500:])
     apart = _SEEN_AT[len(logs) // 4 >= _SEEN_AT]
@@ -67,5 +69,4 @@ def within_growth(path: Rates, rates: Rates) -> Rates:
         usual = np.maximum(usual, np.interp(ahead, apart, seen))
     factor = np.exp(np.minimum(usual, np.log(10.0)))
     recent = rates[-_REFERENCE:]
-    path = np.where(np.isfinite(path), path, rates[-1])
-    return np.clip(path, recent.min() / factor, recent.max() * factor)
+    return recent.min() / factor, recent.max() * factor

@@ -8,14 +8,16 @@ from typing import Protocol
 
 from tidewise.core import BadInputError, Forecaster
 from tidewise.core.readers import did_you_mean
+from tidewise.forecast.arima import ARIMA
 from tidewise.forecast.holt import HOLT, HOLT_WINTERS
+from tidewise.forecast.ladder import LADDER
 from tidewise.forecast.lines import DRIFT, LINE
 from tidewise.forecast.naive import Naive
 from tidewise.forecast.ridge import RIDGE, RIDGE_LONG, RIDGE_SEASON
 from tidewise.forecast.rolling import RollingForecaster
 from tidewise.forecast.seasonal_naive import SEASONAL_NAIVE
 
-ENSEMBLE = (HOLT, HOLT_WINTERS, RIDGE, RIDGE_LONG, RIDGE_SEASON, SEASONAL_NAIVE)
+ENSEMBLE = (ARIMA, LADDER, RIDGE_LONG, HOLT_WINTERS, RIDGE_SEASON, SEASONAL_NAIVE)
 """The members of the ensemble: those without a season in them first."""
 
 
@@ -33,7 +35,7 @@ FORECASTERS: Mapping[str, Callable[[], SavedForecaster]] = {
     Naive.name: Naive,
     **{
         model.name: partial(RollingForecaster, name=model.name, members=(model,))
-        for model in (DRIFT, LINE, HOLT, HOLT_WINTERS, RIDGE, RIDGE_SEASON, SEASONAL_NAIVE)
+        for model in (DRIFT, LINE, HOLT, HOLT_WINTERS, ARIMA, LADDER, RIDGE, RIDGE_SEASON, SEASONAL_NAIVE)
     },
     "ensemble": partial(RollingForecaster, name="ensemble", members=ENSEMBLE),
 }

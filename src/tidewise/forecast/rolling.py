@@ -10,7 +10,7 @@ import numpy as np
 from tidewise.core import MEDIAN, BadInputError, Forecast, NotReadyError, Observation
 from tidewise.core.checks import require, require_finite, require_text
 from tidewise.forecast.bursts import BurstDetector
-from tidewise.forecast.model import STEPS, Model, last_value
+from tidewise.forecast.model import STEPS, Model, growth_bounds, last_value
 from tidewise.forecast.saved import FORMAT, check_saved, damage_told
 from tidewise.forecast.season import find_season
 from tidewise.forecast.series import Rates, RateSeries, filled
@@ -35,7 +35,7 @@ class RollingForecaster:
     Every model is a pure function of the samples before an origin. When a forecast is asked for, the origins of the
     last hours that were not looked at before are forecast too, and all of them are compared with what came. So the
     answer depends on the observations alone, nothing but samples has to be kept or saved, and learning costs next to
-    nothing; the first forecast after a long silence takes longer (about a second), those after it milliseconds.
+    nothing; the first forecast after a long silence takes longer (seconds), those after it milliseconds.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class RollingForecaster:
         max_samples: int = 3000,
         max_origins: int = 240,
         remembered: int = 60,
-        power: float = 2.0,
+        power: float = 10.0,
     ) -> None:
         """Set it up.
 
@@ -209,10 +209,10 @@ class RollingForecaster:
         if not len(rates):
             paths[:] = 0.0
             return paths
-        season = self._season(origin)
+        season, bounds = self._season(origin), growth_bounds(rates)
         for row, member in enumerate(self._members):
             if season is not None or not member.seasonal or len(self._members) == 1:
-                path = member.path(rates, season)
+                path = member.path(rates, season, bounds)
                 if path is not None:
                     paths[row] = path
         if np.isnan(paths).all():

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
-from plotly.offline import get_plotlyjs
-
-from tidewise.core import BadInputError, PermanentError, format_duration
+from tidewise.core import BadInputError, format_duration
 from tidewise.core.recovery import CALM_S
 from tidewise.experiments.comparison import Aggregate, by_scenario, compare
 from tidewise.experiments.record import Run
 from tidewise.report import palette, wording
 from tidewise.report.headlines import headlines, warnings
 from tidewise.report.markup import anchor, page_text
+from tidewise.report.parts import definitions_part, list_part, table_part, whole_page, write_page
 from tidewise.report.scenario import Looks, scenario_section
 from tidewise.report.table import COLUMNS
 
@@ -53,17 +49,14 @@ def build_report(
         for number, members in enumerate(by_scenario(aggregates), start=1)
     }
     origins = sorted({wording.origin(aggregate.scenario) for aggregate in aggregates})
-    template = Template(_package_text("page.html"))
-    return template.substitute(
-        title=page_text(title),
-        style=_package_text("page.css"),
-        origin=page_text(f"{len(runs)} runs, {wording.listing(origins)}."),
+    return whole_page(
+        title=title,
+        origin=f"{len(runs)} runs, {wording.listing(origins)}.",
         headlines=_headlines(list(sections.values()), warnings(runs)),
         contents=_contents(sections),
-        scenarios="\n".join(scenario_section(place, members, runs, looks) for place, members in sections.items()),
+        sections=[scenario_section(place, members, runs, looks) for place, members in sections.items()],
         definitions=_definitions(),
         runs=_runs_table(runs),
-        plotly=get_plotlyjs(),
     )
 
 
@@ -71,32 +64,12 @@ def write_report(
     runs: Sequence[Run], path: Path, *, title: str = DEFAULT_TITLE, aggregates: Sequence[Aggregate] | None = None
 ) -> None:
     """Write the page of `build_report`, whole or not at all; PermanentError where the disk does not take it."""
-    page = build_report(runs, title=title, aggregates=aggregates)
-    temporary: Path | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            temporary = Path(file.name)
-            file.write(page)
-        temporary.chmod(0o644)  # a temporary file is for its owner only; a report is to be shared
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        raise PermanentError(f"the report {path} could not be written: {error.strerror or error}") from error
-
-
-def _package_text(name: str) -> str:
-    return files("tidewise.report").joinpath(name).read_text(encoding="utf-8")
+    write_page(build_report(runs, title=title, aggregates=aggregates), path)
 
 
 def _headlines(scenarios: Sequence[Sequence[Aggregate]], warned: Sequence[str]) -> str:
     said = [sentence for aggregates in scenarios for sentence in headlines(aggregates)]
-    items = [f'<li class="warning">{page_text(sentence)}</li>' for sentence in warned]
-    items += [f"<li>{page_text(sentence)}</li>" for sentence in said]
-    return f"<ul>{''.join(items)}</ul>"
+    return list_part(said, warnings=warned)
 
 
 def _contents(sections: Mapping[str, Sequence[Aggregate]]) -> str:
@@ -113,7 +86,7 @@ def _contents(sections: Mapping[str, Sequence[Aggregate]]) -> str:
 
 def _definitions() -> str:
     listed = [(column.title, column.meaning) for column in COLUMNS] + list(_FURTHER_DEFINITIONS.items())
-    return f"<dl>{''.join(f'<dt>{page_text(term)}</dt><dd>{page_text(text)}</dd>' for term, text in listed)}</dl>"
+    return definitions_part(listed)
 
 
 def _runs_table(runs: Sequence[Run]) -> str:
@@ -138,6 +111,5 @@ def _runs_table(runs: Sequence[Run]) -> str:
     head = "".join(f'<th scope="col">{title}</th>' for title in titles)
     return (
         f"<details><summary>All {len(runs)} runs, their versions and where they started</summary>"
-        f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-        "</div></details>"
+        f"{table_part(head, rows)}</details>"
     )

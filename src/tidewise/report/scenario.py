@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import plotly.graph_objects as go
-
 from tidewise.core import format_duration
 from tidewise.experiments.comparison import Aggregate
 from tidewise.experiments.record import Run
@@ -23,6 +21,7 @@ from tidewise.report.figures import (
 from tidewise.report.markup import page_text
 from tidewise.report.notes import notes
 from tidewise.report.palette import NEUTRAL
+from tidewise.report.parts import Figure, chip, figure_parts, table_part
 from tidewise.report.table import COLUMNS
 from tidewise.report.timeline import timeline_figure
 
@@ -33,13 +32,6 @@ class Looks:
 
     colours: Mapping[str, str]
     dashes: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Figure:
-    title: str
-    caption: str
-    drawn: go.Figure
 
 
 def scenario_section(place: str, aggregates: Sequence[Aggregate], runs: Sequence[Run], looks: Looks) -> str:
@@ -53,14 +45,7 @@ def scenario_section(place: str, aggregates: Sequence[Aggregate], runs: Sequence
         _summary_table(aggregates, looks),
     ]
     for number, figure in enumerate(_figures(shown, axis), start=1):
-        name = f"{place}-figure-{number}"
-        parts += [
-            f'<h3 id="{name}">{figure.title}</h3>',
-            f"<figure><figcaption>{figure.caption}</figcaption>",
-            f'<div class="plot" id="{name}-plot" role="img" aria-label="{figure.title}"></div></figure>',
-            # Plotly writes <, > and / as escapes, so nothing in it can end the script.
-            f'<script type="application/json" data-figure="{name}-plot">{figure.drawn.to_json()}</script>',
-        ]
+        parts += figure_parts(f"{place}-figure-{number}", figure)
     parts += [
         f'<h3 id="{place}-changes">What changes cost</h3>',
         _change_table(aggregates, looks),
@@ -111,35 +96,35 @@ def _shown(aggregates: Sequence[Aggregate], runs: Sequence[Run], looks: Looks) -
     return shown
 
 
-def _figures(shown: Sequence[Shown], axis: TimeAxis) -> Iterator[_Figure]:
-    yield _Figure(
+def _figures(shown: Sequence[Shown], axis: TimeAxis) -> Iterator[Figure]:
+    yield Figure(
         title="Load and forecast",
         caption="Records that arrived per second, and the median that had been forecast for that time.",
         drawn=load_figure(shown, axis),
     )
-    yield _Figure(
+    yield Figure(
         title="Latency over time",
         caption="By arrival, log scale. Bold: the median second of each point; thin: its slowest. Dashed: the limit of "
         "a good second. Dotted red: failures. Red triangles: seconds whose records were never output.",
         drawn=latency_figure(shown, axis),
     )
-    yield _Figure(
+    yield Figure(
         title="How often it was how slow",
         caption="Share of all seconds whose latency was higher than a value; further down and left is better. A line "
         "that ends high on the right stopped where the rest was never output.",
         drawn=distribution_figure(shown),
     )
-    yield _Figure(
+    yield Figure(
         title="Recovery from each failure",
         caption="One dot per failure; open triangles were cut off, so the true time is longer. Further left is better.",
         drawn=recovery_figure(shown, axis),
     )
-    yield _Figure(
+    yield Figure(
         title="Cores and memory paid for",
         caption="Executors only; drivers, double running, profiling and the controller are in the all-in columns.",
         drawn=resources_figure(shown, axis),
     )
-    yield _Figure(
+    yield Figure(
         title="Executors, and why they changed",
         caption="Every mark is a change; its reason is shown when you point at it. Dotted red: failures.",
         drawn=timeline_figure(shown, axis),
@@ -160,7 +145,7 @@ def _summary_table(aggregates: Sequence[Aggregate], looks: Looks) -> str:
             inner = f"{page_text(ranged[1])}<small>{page_text(ranged[2])}</small>" if ranged else page_text(text)
             cells.append(f"<td{_css(column.words)}>{inner}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    return _table(head, rows)
+    return table_part(head, rows)
 
 
 def _change_table(aggregates: Sequence[Aggregate], looks: Looks) -> str:
@@ -184,7 +169,7 @@ def _change_table(aggregates: Sequence[Aggregate], looks: Looks) -> str:
     if not rows:
         return "<p>No policy changed anything.</p>"
     titles = ("policy", "mechanism", "per run", "failed", "rollbacks", "gap per change", "bad seconds per change")
-    return _table("".join(f'<th scope="col">{title}</th>' for title in titles), rows)
+    return table_part("".join(f'<th scope="col">{title}</th>' for title in titles), rows)
 
 
 def _heading(title: str) -> str:
@@ -192,13 +177,8 @@ def _heading(title: str) -> str:
     return page_text(title).replace("-", "&#8209;").replace("/ ", "/&nbsp;")
 
 
-def _table(head: str, rows: Sequence[str]) -> str:
-    body = "\n".join(rows)
-    return f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
 def _chip(policy: str, looks: Looks) -> str:
-    return f'<span class="chip" style="background:{looks.colours.get(policy, NEUTRAL)}"></span>'
+    return chip(looks.colours.get(policy, NEUTRAL))
 
 
 def _css(words: bool) -> str:  # noqa: FBT001 - one flag, private

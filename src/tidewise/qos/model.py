@@ -1,0 +1,279 @@
+"""All that is known of one job: capacity, latency, recovery, memory and gaps, learnt online, asked all at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from tidewise.core import (
+    ChangeCost,
+    ChangeOutcome,
+    Configuration,
+    Estimate,
+    Forecast,
+    Measured,
+    Mechanism,
+    NotReadyError,
+    Observation,
+    Prices,
+    ProfileMeasurement,
+)
+from tidewise.core.checks import require, require_finite, require_text
+from tidewise.qos.belief import Belief
+from tidewise.qos.candidates import Candidates, Floats
+from tidewise.qos.capacity import Capacity
+from tidewise.qos.cost import Standing, cost_per_hour
+from tidewise.qos.evidence import Evidence, Stretches, of_profile
+from tidewise.qos.gaps import GapModel
+from tidewise.qos.latency import Latencies, Latency
+from tidewise.qos.memory import Memory
+from tidewise.qos.monotone import decreasing
+from tidewise.qos.physics import Physics
+from tidewise.qos.recovery import RecoveryModel
+from tidewise.qos.saved import FORMAT, check_format, damage_told
+
+_HIGH = 0.9
+"""The level of a forecast from which the spread of the load is read."""
+_HIGH_SDS = 1.2816
+_FLAT_S, _FLAT_STEPS = 60.0, 60
+_LEAST_RATE = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What every candidate would do, one row each."""
+
+    latency_p50: Belief
+    latency_p95: Belief
+    latency_p99: Belief
+    """Seconds, of one window of a report in steady operation."""
+    recovery: Belief
+    """Seconds, from the worst single failure at the worst moment."""
+    capacity: Belief
+    """Records per second."""
+    overload_probability: Floats
+    """That the load is more than the capacity."""
+    out_of_memory_probability: Floats
+    cost_per_hour: Floats
+    """In the currency of the prices, driver and controller included."""
+
+
+class JobModel:
+    """What is known of one job.
+
+    The same calls give the same answers. Everything kept is bounded; `learn` takes microseconds, and fitting waits
+    until something is asked.
+    """
+
+    def __init__(
+        self,
+        *,
+        physics: Physics | None = None,
+        changes: tuple[ChangeCost, ...],
+        standing: Standing | None = None,
+        program_version: str = "",
+    ) -> None:
+        """`changes`: the engine's mechanisms with what it says of them; `standing`: its driver and the controller."""
+        self._physics = physics or Physics()
+        self._standing = standing or Standing()
+        self._version = program_version
+        self.capacity = Capacity(self._physics)
+        self.latency = Latency(self._physics)
+        self.memory = Memory(self._physics)
+        self.recovery = RecoveryModel(self._physics)
+        self.gaps = GapModel(changes)
+        self._stretches = Stretches(settle_s=self._physics.settle_s)
+
+    @property
+    def program_version(self) -> str:
+        """The version of the user's program that the models are about."""
+        return self._version
+
+    def use_version(self, program_version: str) -> None:
+        """Go on with another version: what depends on the program is forgotten, the cluster's part held less firmly."""
+        if program_version == self._version:
+            return
+        self._version = program_version
+        self.capacity.forget()
+        self.latency.forget()
+        self.memory.forget()
+        self.recovery.widen()
+        self.gaps.widen()
+        self._stretches = Stretches(settle_s=self._physics.settle_s)
+
+    def learn(self, observation: Observation) -> None:
+        """Take one report in; those around starts, changes and failures are passed over."""
+        evidence = self._stretches.add(observation)
+        if evidence is not None:
+            self._take(evidence)
+
+    def learn_profile(self, measured: ProfileMeasurement, *, failure: str = "injected") -> None:
+        """Take in what a copy showed; `failure`: the kind that was injected into it, where one was."""
+        evidence = of_profile(measured)
+        if evidence is not None:
+            self._take(evidence)
+        if measured.recovery_s is not None:
+            self._recovered(
+                failure,
+                measured.recovery_s,
+                configuration=measured.configuration,
+                rate_per_s=measured.input_rate_per_s,
+                just_before_commit=True,
+            )
+
+    def learn_recovery(self, kind: str, measured: Measured, *, configuration: Configuration, rate_per_s: float) -> None:
+        """Take in how long the job took to get over a failure."""
+        self._recovered(kind, measured, configuration=configuration, rate_per_s=rate_per_s, just_before_commit=False)
+
+    def learn_change(self, outcome: ChangeOutcome, mechanism: Mechanism) -> None:
+        """Take in how a change ended."""
+        self.gaps.learn(mechanism, outcome)
+
+    def _recovered(
+        self,
+        kind: str,
+        measured: Measured,
+        *,
+        configuration: Configuration,
+        rate_per_s: float,
+        just_before_commit: bool,
+    ) -> None:
+        require_text("kind", kind)
+        one = Candidates.listing([configuration])
+        self.recovery.learn(
+            kind,
+            measured,
+            configuration=configuration,
+            rate_per_s=rate_per_s,
+            capacity=self._capacity_at(one, rate_per_s),
+            just_before_commit=just_before_commit,
+        )
+
+    def _take(self, evidence: Evidence) -> None:
+        configuration, rate = evidence.configuration, evidence.rate_per_s
+        share = evidence.memory_share
+        if share is not None:
+            self.memory.learn(configuration, rate, memory_share=share, state_mib=evidence.state_mib)
+        if evidence.full_rate_per_s is not None:
+            # What memory pressure took away would be there with more memory.
+            speed = 1.0 if share is None else float(self._physics.speed(np.array([share]))[0])
+            self.capacity.learn(configuration, evidence.full_rate_per_s / speed, at_least=evidence.at_least)
+        if evidence.keeps_up:
+            for p50_s, p95_s, p99_s in evidence.latencies:
+                self.latency.learn(
+                    configuration, rate, p50_s=p50_s, p95_s=p95_s, p99_s=p99_s, busy_share=evidence.busy_share
+                )
+
+    def outlook(
+        self,
+        candidates: Candidates,
+        *,
+        prices: Prices,
+        rate_per_s: float | None = None,
+        forecast: Forecast | None = None,
+    ) -> Outlook:
+        """What every candidate would do at a rate, or under a forecast (at its peak, with the spread it tells)."""
+        require((rate_per_s is None) != (forecast is None), "ask for a rate or for a forecast, one of them")
+        load = forecast if forecast is not None else _flat(rate_per_s or 0.0)
+        rate, rate_log_sd = _peak(load)
+        capacity = self._capacity_at(candidates, rate)
+        latencies = self._latencies(candidates, capacity, rate, rate_log_sd)
+        off = math.log(rate) - capacity.log_mean
+        sure = np.maximum(1e-9, np.hypot(capacity.log_sd, rate_log_sd))
+        return Outlook(
+            latency_p50=latencies.p50,
+            latency_p95=latencies.p95,
+            latency_p99=latencies.p99,
+            recovery=self.recovery.predict(candidates, capacity, load),
+            capacity=capacity,
+            overload_probability=decreasing(candidates, ndtr(off / sure)),
+            out_of_memory_probability=self.memory.out_of_memory_probability(candidates, rate),
+            cost_per_hour=cost_per_hour(candidates, prices, self._standing),
+        )
+
+    def latency_p95_s(self, configuration: Configuration, rate_per_s: float) -> Estimate:
+        """Latency in steady operation; NotReadyError before anything was learnt of this version of the program."""
+        self._require_ready()
+        require_finite("rate_per_s", rate_per_s, least=0.0)
+        one = Candidates.listing([configuration])
+        rate = max(_LEAST_RATE, rate_per_s)
+        return self._latencies(one, self._capacity_at(one, rate), rate, 0.0).p95.estimate(0)
+
+    def recovery_s(self, configuration: Configuration, forecast: Forecast) -> Estimate:
+        """Recovery from the worst single failure; NotReadyError before anything was learnt of this version."""
+        self._require_ready()
+        one = Candidates.listing([configuration])
+        capacity = self._capacity_at(one, _peak(forecast)[0])
+        return self.recovery.predict(one, capacity, forecast).estimate(0)
+
+    def _require_ready(self) -> None:
+        if self.capacity.windows == 0:
+            raise NotReadyError("nothing is known yet of what this job can process")
+
+    def _capacity_at(self, candidates: Candidates, rate_per_s: float) -> Belief:
+        share = self.memory.predict(candidates, rate_per_s).median / candidates.memory_mib_per_executor
+        return self.capacity.predict(candidates, speed=self._physics.speed(share))
+
+    def _latencies(self, candidates: Candidates, capacity: Belief, rate: float, rate_log_sd: float) -> Latencies:
+        seen = self.latency.seen()
+        self.latency.refit(None if seen is None else self.capacity.predict(seen))
+        return self.latency.predict(
+            candidates, math.log(rate) - capacity.log_mean, np.hypot(capacity.log_sd, rate_log_sd)
+        )
+
+    def save(self) -> dict[str, object]:
+        """All that was learnt, as plain data; the windows of an unfinished stretch are left out."""
+        return {
+            "format": FORMAT,
+            "program_version": self._version,
+            "capacity": self.capacity.save(),
+            "latency": self.latency.save(),
+            "memory": self.memory.save(),
+            "recovery": self.recovery.save(),
+            "gaps": self.gaps.save(),
+        }
+
+    @classmethod
+    def load(
+        cls,
+        saved: Mapping[str, object],
+        *,
+        physics: Physics | None = None,
+        changes: tuple[ChangeCost, ...],
+        standing: Standing | None = None,
+    ) -> JobModel:
+        """The model as it was saved; BadInputError for what another version has saved, or what is damaged."""
+        check_format(saved)
+        with damage_told():
+            model = cls(
+                physics=physics, changes=changes, standing=standing, program_version=str(saved["program_version"])
+            )
+            parts = {name: _mapping(saved[name]) for name in ("capacity", "latency", "memory", "recovery", "gaps")}
+            model.capacity = Capacity.load(model._physics, parts["capacity"])
+            model.latency = Latency.load(model._physics, parts["latency"])
+            model.memory = Memory.load(model._physics, parts["memory"])
+            model.recovery = RecoveryModel.load(model._physics, parts["recovery"])
+            model.gaps = GapModel.load(changes, parts["gaps"])
+        return model
+
+
+def _mapping(part: object) -> Mapping[str, object]:
+    if not isinstance(part, Mapping):
+        raise TypeError(f"expected a mapping, not {part!r}")
+    return part
+
+
+def _flat(rate_per_s: float) -> Forecast:
+    path = (rate_per_s,) * _FLAT_STEPS
+    return Forecast(made_at_s=0.0, step_s=_FLAT_S, levels=(0.5,), paths_per_s=(path,), model="flat")
+
+
+def _peak(forecast: Forecast) -> tuple[float, float]:
+    """The highest rate to come, and the spread of its logarithm."""
+    middle = max(_LEAST_RATE, forecast.peak_per_s(within_s=math.inf))
+    high = max(middle, forecast.peak_per_s(within_s=math.inf, level=_HIGH))
+    return middle, math.log(high / middle) / _HIGH_SDS
