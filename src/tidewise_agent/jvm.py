@@ -17,6 +17,7 @@ class DriverJvm:
         self._jvm = self._context._jvm
         self._java_context = self._context._jsc.sc()
         self._mapper: Any = None
+        self._working: set[str] = set()
         self._lock = threading.Lock()
 
     @property
@@ -48,6 +49,14 @@ class DriverJvm:
             return []
         text = backend.getExecutorIds().mkString(",")
         return [name for name in str(text).split(",") if name]
+
+    def working_executor_ids(self) -> list[str]:
+        """Those that Spark gives tasks to: an executor is registered first, and warms up."""
+        present = self.executor_ids()
+        self._working.intersection_update(present)
+        scheduler = self._java_context.taskScheduler()
+        self._working.update(name for name in present if name not in self._working and scheduler.isExecutorAlive(name))
+        return [name for name in present if name in self._working]
 
     def request_executors(self, count: int) -> bool:
         nothing = self._jvm.PythonUtils.toScalaMap({})
