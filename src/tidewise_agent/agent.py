@@ -253,7 +253,7 @@ class Agent:
             "master": jvm.master,
             "standby": self.standby,
             "target": self._target,
-            "executors": jvm.executor_ids(),
+            "executors": jvm.working_executor_ids(),
             "queries": [query.describe() for query in self.queries],
         }
 
@@ -276,7 +276,7 @@ class Agent:
         jvm = self._jvm_or_raise()
         return {
             "queries": [query.describe() for query in self.queries],
-            "executors": jvm.executor_ids(),
+            "executors": jvm.working_executor_ids(),
             "own_cpu_s": self._own_cpu_s,
             "jvm_cpu_s": jvm.cpu_s(),
             "python_cpu_s": time.process_time(),
@@ -424,7 +424,7 @@ class Agent:
             time.sleep(_WATCH_CLOSELY_S if close else _WATCH_S)
             try:
                 with self._own_work():
-                    present = self._jvm_or_raise().executor_ids()
+                    present = self._jvm_or_raise().working_executor_ids()
                     if present != known:
                         known = present
                         self._link.send("executors", ids=present, target=self._target)

@@ -19,6 +19,7 @@ from tidewise_agent.agent import Agent, this_process_is_ours
 from tidewise_agent.lease import LeaseRefusedError
 from tidewise_agent.queries import ManagedQuery, Recipe
 from tidewise_agent.spec import OWNER_VARIABLE, SPEC_VARIABLE, AgentSpec
+from tidewise_agent.warm_up import add_warm_up
 
 _AGENT: Agent | None = None
 
@@ -149,6 +150,7 @@ def _patch_context(module: ModuleType) -> None:
             for key, value in agent.spec.conf.items():
                 if key not in secret:
                     mine.set(key, value)
+            _let_executors_warm_up(agent, kind, mine)
             # PySpark writes the settings it has now on the JVM's command line, which anybody can read.
             kind._ensure_initialized(conf=mine)
             for key, value in secret.items():
@@ -162,6 +164,18 @@ def _patch_context(module: ModuleType) -> None:
         except Exception as error:  # noqa: BLE001 -- fails open
             _complain(f"it could not start ({type(error).__name__}: {error})")
         return None
+
+
+def _let_executors_warm_up(agent: Agent, kind: Any, conf: Any) -> None:
+    """Only before there is a JVM: one that runs would not find the plugin, and make no context."""
+    if agent.spec.cache_folder is None or kind._gateway is not None:
+        return
+    try:
+        from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 -- only where Spark is
+
+        add_warm_up(conf, spark_home=Path(_find_spark_home()), cache=Path(agent.spec.cache_folder))
+    except Exception as error:  # noqa: BLE001 -- fails open
+        sys.stderr.write(f"tidewise: executors will join cold ({type(error).__name__}: {error})\n")
 
 
 # Readers and writers

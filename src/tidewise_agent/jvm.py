@@ -17,6 +17,7 @@ class DriverJvm:
         self._jvm = self._context._jvm
         self._java_context = self._context._jsc.sc()
         self._mapper: Any = None
+        self._working: set[str] = set()
         self._lock = threading.Lock()
 
     @property
@@ -48,6 +49,23 @@ class DriverJvm:
             return []
         text = backend.getExecutorIds().mkString(",")
         return [name for name in str(text).split(",") if name]
+
+    def working_executor_ids(self) -> list[str]:
+        """Those that Spark gives tasks to: an executor is registered first, and warms up without a free core."""
+        present = self.executor_ids()
+        self._working.intersection_update(present)
+        self._working.update(name for name in present if name not in self._working and self._has_begun(name))
+        return [name for name in present if name in self._working]
+
+    def _has_begun(self, executor_id: str) -> bool:
+        try:
+            free = self._java_context.schedulerBackend().getExecutorAvailableCpus(executor_id)
+            if free.isDefined() and float(str(free.get())) > 0.0:
+                return True
+            running = self._java_context.taskScheduler().runningTasksByExecutors().get(executor_id)
+            return bool(running.isDefined()) and int(running.get()) > 0
+        except Exception:  # noqa: BLE001 -- private names: a version of Spark without them registers and begins at once
+            return True
 
     def request_executors(self, count: int) -> bool:
         nothing = self._jvm.PythonUtils.toScalaMap({})

@@ -42,6 +42,8 @@ class Link:
         self._requests: queue.SimpleQueue[tuple[str, str, Message]] = queue.SimpleQueue()
         self._answers: OrderedDict[str, Message | None] = OrderedDict()
         self._connected = threading.Event()
+        self._answering = False
+        """A request is being carried out: its answer is still to be sent."""
         self._closed = False
 
     @property
@@ -61,9 +63,11 @@ class Link:
             self._news.notify()
 
     def close(self, *, within_s: float) -> None:
-        """Send what is waiting, as far as it goes in this time."""
+        """Send what is waiting and the answer to come, as far as it goes in this time."""
         with self._news:
-            self._news.wait_for(lambda: not self._outgoing or not self._connected.is_set(), timeout=within_s)
+            self._news.wait_for(
+                lambda: (not self._outgoing and not self._answering) or not self._connected.is_set(), timeout=within_s
+            )
             self._closed = True
             self._news.notify_all()
 
@@ -132,6 +136,7 @@ class Link:
     def _carry_out(self) -> None:
         while True:
             request_id, operation, arguments = self._requests.get()
+            self._answering = True
             if request_id in self._answers:
                 answer = self._answers[request_id]
             else:
@@ -140,6 +145,9 @@ class Link:
                 while len(self._answers) > _REMEMBERED_REQUESTS:
                     self._answers.popitem(last=False)
             self.send("answer", id=request_id, **(answer or {}))
+            with self._news:
+                self._answering = False
+                self._news.notify_all()
 
     def _answer(self, operation: str, arguments: Message) -> Message:
         try:

@@ -43,6 +43,8 @@ class AgentSpec:
     """Applications that are known to be dead, driver and executors: their leases may be taken."""
     replayable_sources: tuple[str, ...] = ()
     """Further source formats on which a copy may be warmed up, by the word of the job file."""
+    cache_folder: str | None = None
+    """Where the plugin that warms executors up is kept once it is built; None: executors join cold."""
 
     @classmethod
     def read(cls, path: Path) -> AgentSpec:

@@ -264,6 +264,28 @@ def test_closing_sends_what_waits_within_its_time(controller: Controller, make_l
     assert controller.hear_kind("ending") == {"kind": "ending", "failure": None}
 
 
+def test_closing_waits_for_the_answer_to_the_request_that_asked_for_it(
+    controller: Controller, make_link: MakeLink
+) -> None:
+    closed = threading.Event()
+    links: list[Link] = []
+
+    def leave(_operation: str, _arguments: Message) -> Message:
+        def close() -> None:
+            links[0].close(within_s=LONG_S)
+            closed.set()
+
+        threading.Thread(target=close, daemon=True).start()
+        assert not closed.wait(0.3), "it was closed before the answer"
+        return {}
+
+    links.append(make_link(handle=leave))
+    controller.pick_up()
+    controller.ask("r1", "retire")
+    assert controller.hear_kind("answer")["ok"] is True
+    assert closed.wait(LONG_S)
+
+
 def test_closing_without_a_controller_does_not_keep_the_program(make_link: MakeLink) -> None:
     link = make_link()
     link.send("ending", failure=None)

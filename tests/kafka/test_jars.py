@@ -15,7 +15,7 @@ import pytest
 
 from tidewise.core import BadInputError, PermanentError, TemporaryError
 from tidewise.host.processes import find
-from tidewise.kafka.jars import BROKER, JarSet, default_cache, resolve, spark_connector
+from tidewise.kafka.jars import BROKER, JarSet, resolve, spark_connector
 
 THING = JarSet(name="thing", coordinates=("org.example:thing:1.0",), from_spark=("scala-library",))
 IVY = 'for word in "$@"; do case "$word" in spark.jars.ivy=*) ivy=${word#*=};; esac; done\n'
@@ -204,16 +204,6 @@ def test_the_connector_is_of_the_version_of_spark(spark: FakeSpark) -> None:
     (spark.home / "jars" / "spark-core_2.13-4.3.0.jar").unlink()
     with pytest.raises(BadInputError, match="which Spark this is cannot be told"):
         spark_connector()
-
-
-def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TIDEWISE_CACHE", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert default_cache() == Path.home() / ".cache" / "tidewise"
-    monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert default_cache() == Path("/x/tidewise")
-    monkeypatch.setenv("TIDEWISE_CACHE", "/t")
-    assert default_cache() == Path("/t")
 
 
 def test_make_is_told_what_is_fetched_and_why_not(spark: FakeSpark, cache: Path) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidewise.core import BadInputError, PermanentError, TemporaryError, TidewiseError
+from tidewise.host.cache import cache_folder
 from tidewise.host.daemons import HOST
 from tidewise.host.java import find_java
 from tidewise.host.private_files import write_private
@@ -69,7 +70,7 @@ class JarSet:
 
     def folder(self, cache: Path | None = None) -> Path:
         """Where this set is kept."""
-        return (cache or default_cache()).absolute() / f"{self.name}-{self.version}"
+        return (cache or cache_folder()).absolute() / f"{self.name}-{self.version}"
 
 
 BROKER = JarSet(
@@ -125,15 +126,6 @@ def spark_connector() -> JarSet:
 def connector_conf(*, tell: Tell = lambda _: None) -> dict[str, str]:
     """The Spark settings that give a program the connector."""
     return {"spark.jars": ",".join(str(jar) for jar in resolve(spark_connector(), tell=tell))}
-
-
-def default_cache() -> Path:
-    """The folder that TIDEWISE_CACHE names, else `tidewise` in the user's folder for caches."""
-    named = os.environ.get("TIDEWISE_CACHE")
-    if named:
-        return Path(named)
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "tidewise"
 
 
 def resolve(

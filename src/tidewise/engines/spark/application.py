@@ -16,6 +16,7 @@ import tidewise_agent
 from tidewise.core import Configuration, PermanentError
 from tidewise.engines.spark.master import ClusterManager
 from tidewise.engines.spark.program import SparkProgram, spark_conf
+from tidewise.host.cache import cache_folder
 from tidewise.host.daemons import last_line
 from tidewise.host.processes import ProcessIdentity, reap, wait_until
 from tidewise_agent.lease import local_path
@@ -220,6 +221,7 @@ def launch(
         executors=configuration.executors,
         gone=gone,
         replayable_sources=program.replayable_sources,
+        cache_folder=str(cache_folder()),
     )
     spec.write(folder / "agent.json")
     environment = program.process_environment()
