@@ -1,8 +1,8 @@
 """The reference of the search: BoTorch with Demeter's ensembles (RGPE) and noisy expected hypervolume improvement.
 
 BoTorch is in the extra `gpu`. The fairest form found: the cost is told exactly instead of being learnt; every output is
-learnt in logs, and base models speak in those (scaled to the target's mean and spread they did worse); the acquisition
-is evaluated at every candidate, which finds its maximum for certain.
+learnt in logs, and base models speak in those (scaled to the target's mean and spread they did worse in the one run
+that was tried); the acquisition is evaluated at every candidate, which finds its maximum for certain.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 from bench.page import table
 from bench.recovery_score import GOAL_S, HEAD, Scores, flat
 from bench.spark_job import BenchJob, local_cluster, running_job
-from bench.spark_recovery import _per_second
+from bench.spark_recovery import per_second
 from tidewise.core import Censored, Configuration, JobStatus, Measured, Observation, recovery_s
 from tidewise.core.recovery import CALM_S, FELT_WITHIN_S
 from tidewise.qos import Belief, Candidates
@@ -101,7 +101,7 @@ def _kill(bench: BenchJob, kind: str) -> Measured:
     took: Measured = Censored(at_least=0.0)
     while time.monotonic() < until_s:
         bench.watch(2.0)
-        waited_s, up = _per_second(bench.reports, int(bench.clock.now_s()))
+        waited_s, up = per_second(bench.reports, int(bench.clock.now_s()))
         if bench.clock.now_s() - began_s > 2 * CALM_S:
             took = recovery_s(waited_s=waited_s, up=up, fault_s=began_s)
             if not isinstance(took, Censored):

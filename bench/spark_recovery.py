@@ -68,12 +68,12 @@ def _kill(bench: BenchJob, fault: str, *, standby: bool) -> tuple[float, str]:
         with fleet.news:
             commits += [unix_s for unix_s in fleet.active.committed_unix_s.values() if unix_s > commits[-1]]
     gap_s = max(later - earlier for earlier, later in pairwise(commits))
-    waited_s, up = _per_second(bench.reports, int(bench.clock.now_s()))
+    waited_s, up = per_second(bench.reports, int(bench.clock.now_s()))
     recovered = recovery_s(waited_s=waited_s, up=up, fault_s=began_s)
     return gap_s, f"at least {recovered.at_least:.0f} s" if isinstance(recovered, Censored) else f"{recovered:.0f} s"
 
 
-def _per_second(reports: list[Observation], end_s: int) -> tuple[list[float], list[float]]:
+def per_second(reports: list[Observation], end_s: int) -> tuple[list[float], list[float]]:
     """The latency of each second, NaN where none is known, and whether the job was up in it."""
     waited_s, up = [math.nan] * end_s, [1.0] * end_s
     for report in reports:

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import log_ndtr
 
 from tidewise.core.errors import BadInputError
-from tidewise.qos.gp import Floats, GaussianProcess, _prior_mean, _prior_spread
+from tidewise.qos.gp import Floats, GaussianProcess, prior_mean, prior_spread
 from tidewise.search.fleet import Fleet, Measurements
 
 DIMS = 3
@@ -52,7 +52,7 @@ def test_fits_are_as_probable_as_those_of_a_process_fitted_alone() -> None:
 
 def _log_posterior(process: GaussianProcess, hyperparameters: Floats) -> float:
     same = GaussianProcess.from_plain({**process.to_plain(), "hyperparameters": hyperparameters.tolist()})
-    off = (hyperparameters - _prior_mean(DIMS)) / _prior_spread(DIMS)
+    off = (hyperparameters - prior_mean(DIMS)) / prior_spread(DIMS)
     return same.evidence - 0.5 * float((off**2).sum())
 
 

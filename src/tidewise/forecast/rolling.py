@@ -15,6 +15,7 @@ from tidewise.forecast.saved import FORMAT, check_saved, damage_told
 from tidewise.forecast.season import find_season
 from tidewise.forecast.series import Rates, RateSeries, filled
 from tidewise.forecast.weighing import blended, what_came, widths
+from tidewise.host.threads import on_one_thread
 
 _LEAST_SAMPLES = 3
 _SEASON_EVERY = 16
@@ -118,6 +119,7 @@ class RollingForecaster:
                 rate_per_s=observation.input_rate_per_s,
             )
 
+    @on_one_thread
     def forecast(self, *, horizon_s: float, step_s: float) -> Forecast:
         require_finite("horizon_s", horizon_s, above=0.0)
         require_finite("step_s", step_s, above=0.0)

@@ -12,6 +12,8 @@ from tidewise.core import Estimate, InvalidValueError
 from tidewise.core.checks import require
 from tidewise.qos.candidates import Floats
 
+_LEAST_SD = 1e-12
+"""A spread below this is none."""
 _LARGEST_LOG = 100.0
 """Beyond e^100 everything is 'never'; further out, squares of it would overflow."""
 
@@ -58,7 +60,7 @@ class Belief:
         require(not bool(np.isnan(limits).any()), "a limit must be a number")
         positive = limits > 0.0
         over = np.log(np.where(positive, limits, 1.0)) - self.log_mean
-        certain = self.log_sd == 0.0
+        certain = self.log_sd < _LEAST_SD
         chance = np.where(certain, over >= 0.0, ndtr(over / np.where(certain, 1.0, self.log_sd)))
         return np.where(positive, chance, 0.0)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tidewise.host.threads import on_one_thread
 from tidewise.qos.candidates import Floats
 from tidewise.qos.physics import Usual
 
@@ -46,6 +47,7 @@ class Fit:
         return np.sqrt(np.maximum(0.0, variance))
 
 
+@on_one_thread
 def fit(
     formula: Formula, seen: Floats, sd: Floats, usual: Sequence[Usual], *, is_bound: npt.NDArray[np.bool_] | None = None
 ) -> Fit:

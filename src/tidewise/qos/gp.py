@@ -14,6 +14,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.optimize import minimize
 
 from tidewise.core import BadInputError
+from tidewise.host.threads import on_one_thread
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,9 +29,9 @@ _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)
 _LENGTH_MEDIAN, _LENGTH_SPREAD = 1.0, 1.0
 _AMPLITUDE_MEDIAN, _AMPLITUDE_SPREAD = 1.0, 0.7
 _NOISE_MEDIAN, _NOISE_SPREAD = 0.1, 1.0
-_LENGTH_BOUNDS = (math.log(0.03), math.log(30.0))
-_AMPLITUDE_BOUNDS = (math.log(0.25), math.log(20.0))
-_NOISE_BOUNDS = (math.log(1e-3), math.log(3.0))
+LENGTH_BOUNDS = (math.log(0.03), math.log(30.0))
+AMPLITUDE_BOUNDS = (math.log(0.25), math.log(20.0))
+NOISE_BOUNDS = (math.log(1e-3), math.log(3.0))
 _STEPS = 60
 _WARM_STEPS = 6
 _FIRST_LOOK = 100
@@ -95,6 +96,7 @@ class GaussianProcess:
         """Log probability of the (scaled) data under the hyperparameters; falls when they no longer fit."""
 
     @classmethod
+    @on_one_thread
     def fit(
         cls,
         x: Floats,
@@ -119,9 +121,9 @@ class GaussianProcess:
         middle = float(y.mean()) if mean is None else mean
         sd = math.sqrt((usual_sd**2 + float(((y - middle) ** 2).sum())) / (len(y) + 1))
         dims = x.shape[1]
-        prior = _prior_mean(dims)
+        prior = prior_mean(dims)
         objective = _Objective(x, (y - middle) / sd, (known / sd) ** 2)
-        bounds = [_LENGTH_BOUNDS] * dims + [_AMPLITUDE_BOUNDS, _NOISE_BOUNDS]
+        bounds = [LENGTH_BOUNDS] * dims + [AMPLITUDE_BOUNDS, NOISE_BOUNDS]
         if warm is None and len(y) > 2 * _FIRST_LOOK:
             # Most of what many points say of the hyperparameters, a part of them says in a tenth of the time.
             part = np.random.default_rng(seed).choice(len(y), _FIRST_LOOK, replace=False)
@@ -132,7 +134,7 @@ class GaussianProcess:
             tries, steps = [warm.hyperparameters], _WARM_STEPS
         else:
             rng = np.random.default_rng(seed)
-            spread = 0.5 * _prior_spread(dims)
+            spread = 0.5 * prior_spread(dims)
             tries = [prior, *(prior + spread * rng.standard_normal(dims + 2) for _ in range(starts - 1))]
             steps = _STEPS
         lower, upper = (np.array(side) for side in zip(*bounds, strict=True))
@@ -317,8 +319,8 @@ class _Objective:
         self._squares = x**2
         self._y = y
         self._known_variance = known_variance
-        self._mean = _prior_mean(x.shape[1])
-        self._spread = _prior_spread(x.shape[1])
+        self._mean = prior_mean(x.shape[1])
+        self._spread = prior_spread(x.shape[1])
 
     def __call__(self, hyperparameters: Floats) -> tuple[float, Floats]:
         lengths = np.exp(hyperparameters[:-2])
@@ -352,11 +354,13 @@ class _Objective:
         return float(value), gradient
 
 
-def _prior_mean(dims: int) -> Floats:
+def prior_mean(dims: int) -> Floats:
+    """Where the logarithms of lengths, amplitude and noise are expected."""
     return np.log([_LENGTH_MEDIAN] * dims + [_AMPLITUDE_MEDIAN, _NOISE_MEDIAN])
 
 
-def _prior_spread(dims: int) -> Floats:
+def prior_spread(dims: int) -> Floats:
+    """How far from there they may be."""
     return np.array([_LENGTH_SPREAD] * dims + [_AMPLITUDE_SPREAD, _NOISE_SPREAD])
 
 

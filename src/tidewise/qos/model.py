@@ -23,6 +23,7 @@ from tidewise.core import (
     ProfileMeasurement,
 )
 from tidewise.core.checks import require, require_finite, require_text
+from tidewise.host.threads import on_one_thread
 from tidewise.qos.belief import Belief
 from tidewise.qos.candidates import Candidates, Floats
 from tidewise.qos.capacity import Capacity
@@ -168,6 +169,7 @@ class JobModel:
                     configuration, rate, p50_s=p50_s, p95_s=p95_s, p99_s=p99_s, busy_share=evidence.busy_share
                 )
 
+    @on_one_thread
     def outlook(
         self,
         candidates: Candidates,

@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, stdtr
 
 from tidewise.core.checks import require, require_finite, require_share
+from tidewise.host.threads import on_one_thread
 from tidewise.qos.candidates import Floats
 from tidewise.qos.catch_up import NEVER_S, Outage, replayed_s, steady_recovery_s
 from tidewise.qos.physics import Physics, Usual
@@ -77,6 +78,7 @@ class OutageFit:
         return _outage(numbers)
 
 
+@on_one_thread
 def fit_outage(
     usual: Usual, physics: Physics, seen: Sequence[Recovered], *, start: OutageFit | None = None
 ) -> OutageFit:

@@ -11,6 +11,7 @@ from scipy.special import ndtr, ndtri
 
 from tidewise.core import Censored, Configuration, Forecast, Measured
 from tidewise.core.checks import require, require_finite, require_text
+from tidewise.host.threads import on_one_thread
 from tidewise.qos.belief import Belief
 from tidewise.qos.candidates import Candidates, Floats
 from tidewise.qos.catch_up import NEVER_S, Arrivals, Outage, recovery_s
@@ -99,6 +100,7 @@ class RecoveryModel:
         """The kinds of failure that were seen or are known beforehand."""
         return tuple(dict.fromkeys([*map(_plain, self._physics.downtimes), *self._seen]))
 
+    @on_one_thread
     def learn(
         self,
         kind: str,
@@ -155,10 +157,12 @@ class RecoveryModel:
         self._records.clear()
         self._stale.update(self._seen)
 
+    @on_one_thread
     def predict(self, candidates: Candidates, capacity: Belief, forecast: Forecast) -> Belief:
         """Recovery from the worst kind of failure that was seen or is known, just before a commit."""
         return self._worst(self.kinds, candidates, capacity, forecast, worst_moment=True)
 
+    @on_one_thread
     def predict_kind(
         self,
         kind: str,

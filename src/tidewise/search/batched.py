@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tidewise.qos.gp import _AMPLITUDE_BOUNDS, _LENGTH_BOUNDS, _NOISE_BOUNDS, _prior_mean, _prior_spread
+from tidewise.qos.gp import AMPLITUDE_BOUNDS, LENGTH_BOUNDS, NOISE_BOUNDS, prior_mean, prior_spread
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -151,8 +151,8 @@ def fit_all(torch: ModuleType, data: Batch, *, starts: int, seed: int, steps: in
 
 def _search_space(dims: int, starts: int, seed: int) -> tuple[Floats, Floats, Floats, Floats]:
     """Prior, bounds and places to begin at, all as for a single process."""
-    mean, spread = _prior_mean(dims), _prior_spread(dims)
-    low, high = np.array([_LENGTH_BOUNDS] * dims + [_AMPLITUDE_BOUNDS, _NOISE_BOUNDS]).T
+    mean, spread = prior_mean(dims), prior_spread(dims)
+    low, high = np.array([LENGTH_BOUNDS] * dims + [AMPLITUDE_BOUNDS, NOISE_BOUNDS]).T
     rng = np.random.default_rng(seed)
     places = [mean, *(mean + 0.5 * spread * rng.standard_normal(dims + 2) for _ in range(starts - 1))]
     return np.stack([mean, spread]), low, high, np.clip(np.stack(places), low, high)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tidewise.core import BadInputError, Configuration, Measured, Prices, Promises
 from tidewise.core.checks import require_finite
+from tidewise.host.threads import on_one_thread
 from tidewise.qos import Candidates, Floats
 from tidewise.search.closer_look import Search
 from tidewise.search.pareto import Rows
@@ -80,6 +81,7 @@ class Profiler:
         """Seek the hyperparameters of all models anew; `suggest` does so by itself where it is needed."""
         self._learn(anew=True)
 
+    @on_one_thread
     def suggest(self, candidates: Candidates, *, rate_per_s: float, count: int = 1) -> Rows:
         """The rows to profile at this load, the most promising first; each is chosen as if those before were run."""
         require_finite("rate_per_s", rate_per_s, above=0.0)
