@@ -38,22 +38,25 @@ private class Recipes extends DriverPlugin {
 }
 
 private class WarmExecutor extends ExecutorPlugin {
-  private val within = 20L * 1000 * 1000 * 1000 // nanoseconds: a slow warm-up must not cost more than a cold start
+  private val withinMs = 20000L // a slow warm-up must not cost more than a cold start
   private val tellAfter = Set(20, 200, 2000) // tasks
+  private val mostKindsOfPython = 4
   private val tasks = new AtomicInteger
   private var plugin: PluginContext = _
   private var ownClasses: Set[String] = Set.empty
+  @volatile private var isLate = false
 
   override def init(context: PluginContext, extra: JavaMap[String, String]): Unit = {
     plugin = context
-    orTell("could not warm up") {
-      val deadline = System.nanoTime + within
-      val recipe = context.ask("what do tasks need?").asInstanceOf[Array[Array[String]]]
-      val python = inBackground(recipe.tail.foreach(startPython))
-      load(recipe.head, deadline)
-      python.join(math.max(1L, (deadline - System.nanoTime) / 1000000))
-    }
     orTell("cannot tell which classes tasks need") { ownClasses = loadedClasses() }
+    // Not on this thread: whatever it waits for, the executor joins in time.
+    val warming = inBackground(orTell("could not warm up") {
+      val recipe = context.ask("what do tasks need?").asInstanceOf[Array[Array[String]]]
+      if (SparkEnv.get.conf.getBoolean("spark.python.use.daemon", true)) recipe.tail.foreach(startPython)
+      load(recipe.head)
+    })
+    warming.join(withinMs)
+    isLate = true
   }
 
   override def onTaskSucceeded(): Unit =
@@ -63,34 +66,37 @@ private class WarmExecutor extends ExecutorPlugin {
       })
     }
 
-  private def load(names: Array[String], deadline: Long): Unit = {
+  /** Classes are loaded and checked, not set up: what that does in them is for tasks to see. */
+  private def load(names: Array[String]): Unit = {
     val loader = Thread.currentThread.getContextClassLoader
-    for (name <- names if System.nanoTime < deadline) {
-      // Others' classes are loaded and not set up: what that does in them is not known.
-      val setUp = name.startsWith("org.apache.spark.") || name.startsWith("scala.")
-      try Class.forName(name, setUp, loader)
+    for (name <- names if !isLate)
+      try Class.forName(name, false, loader).getDeclaredConstructors // which has the JVM link it
       catch { case _: ClassNotFoundException | _: LinkageError | _: RuntimeException => } // a task will tell why
-    }
   }
 
-  private def startPython(row: Array[String]): Unit = orTell("could not start a Python worker") {
+  private def startPython(row: Array[String]): Unit = if (!isLate) orTell("could not start a Python worker") {
     val Array(program, worker, daemon) = row.take(3)
     val settings = row.drop(3).grouped(2).map(pair => pair(0) -> pair(1)).toMap
-    val ours = if (settings.contains(WarmExecutor.folders)) settings.updated(WarmExecutor.folders, localFolders) else settings
+    val ours =
+      if (settings.contains(WarmExecutor.folders)) settings.updated(WarmExecutor.folders, localFolders) else settings
     val env = SparkEnv.get
-    env.releasePythonWorker(program, worker, daemon, ours, env.createPythonWorker(program, worker, daemon, ours, true)._1)
+    env.releasePythonWorker(program, worker, daemon, ours, env.createPythonWorker(program, worker, daemon, ours)._1)
   }
 
   /** The kinds of Python workers that this executor has; a worker is taken again where all of this is equal. */
   private def pythonWorkers(): Array[Array[String]] = {
     val field = classOf[SparkEnv].getDeclaredField("pythonWorkers")
     field.setAccessible(true)
-    val kinds = field.get(SparkEnv.get).asInstanceOf[scala.collection.mutable.Map[Product, _]]
-    kinds.keys.toArray.map { kind =>
-      val Seq(program, worker, daemon, settings) = kind.productIterator.toSeq.take(4)
-      val pairs = settings.asInstanceOf[collection.Map[String, String]].toSeq.flatMap { case (name, value) => Seq(name, value) }
-      (Seq(program, worker, daemon).map(_.toString) ++ pairs).toArray
+    val env = SparkEnv.get
+    val kinds = env.synchronized {
+      field.get(env).asInstanceOf[scala.collection.mutable.Map[Product, _]].keys.map(_.productIterator.toSeq).toArray
     }
+    val rows = kinds.map { kind =>
+      val Seq(program, worker, daemon, settings) = kind.take(4)
+      val pairs = settings.asInstanceOf[collection.Map[String, String]].toSeq
+      (Seq(program, worker, daemon).map(_.toString) ++ pairs.flatMap { case (name, value) => Seq(name, value) }).toArray
+    }
+    rows.filterNot(_.contains(WarmExecutor.faultFolder)).take(mostKindsOfPython)
   }
 
   private def localFolders: String =
@@ -114,6 +120,7 @@ private class WarmExecutor extends ExecutorPlugin {
 
   private def inBackground(work: => Unit): Thread = {
     val thread = new Thread((() => work): Runnable, "tidewise-warm-up")
+    thread.setContextClassLoader(Thread.currentThread.getContextClassLoader)
     thread.setDaemon(true)
     thread.start()
     thread
@@ -126,4 +133,5 @@ private class WarmExecutor extends ExecutorPlugin {
 
 private object WarmExecutor {
   val folders = "SPARK_LOCAL_DIRS" // differs from executor to executor
+  val faultFolder = "PYTHON_FAULTHANDLER_DIR" // the same, and nobody else can know it
 }

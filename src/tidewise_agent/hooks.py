@@ -25,6 +25,8 @@ _AGENT: Agent | None = None
 
 _FILE_READERS = ("json", "orc", "parquet", "text", "csv", "xml")
 _FOREVER_S = 10.0**7
+_RUNNING_JVM = "PYSPARK_GATEWAY_PORT"
+"""Set where PySpark is to connect to a JVM instead of starting one."""
 _SECRET = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 """Settings that Spark itself does not show to anybody."""
 
@@ -150,9 +152,10 @@ def _patch_context(module: ModuleType) -> None:
             for key, value in agent.spec.conf.items():
                 if key not in secret:
                     mine.set(key, value)
-            _let_executors_warm_up(agent, kind, mine)
+            if bound.arguments.get("gateway") is None:
+                _let_executors_warm_up(agent, kind, mine)
             # PySpark writes the settings it has now on the JVM's command line, which anybody can read.
-            kind._ensure_initialized(conf=mine)
+            kind._ensure_initialized(gateway=bound.arguments.get("gateway"), conf=mine)
             for key, value in secret.items():
                 mine.set(key, value)
             bound.arguments["conf"] = mine
@@ -167,8 +170,8 @@ def _patch_context(module: ModuleType) -> None:
 
 
 def _let_executors_warm_up(agent: Agent, kind: Any, conf: Any) -> None:
-    """Only before there is a JVM: one that runs would not find the plugin, and make no context."""
-    if agent.spec.cache_folder is None or kind._gateway is not None:
+    """Only before there is a JVM, which spark-submit for example starts first."""
+    if agent.spec.cache_folder is None or kind._gateway is not None or _RUNNING_JVM in os.environ:
         return
     try:
         from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 -- only where Spark is

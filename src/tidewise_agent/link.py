@@ -42,8 +42,8 @@ class Link:
         self._requests: queue.SimpleQueue[tuple[str, str, Message]] = queue.SimpleQueue()
         self._answers: OrderedDict[str, Message | None] = OrderedDict()
         self._connected = threading.Event()
-        self._answering = False
-        """A request is being carried out: its answer is still to be sent."""
+        self._unanswered = 0
+        """Requests that were taken: their answers are still to be sent."""
         self._closed = False
 
     @property
@@ -66,7 +66,7 @@ class Link:
         """Send what is waiting and the answer to come, as far as it goes in this time."""
         with self._news:
             self._news.wait_for(
-                lambda: (not self._outgoing and not self._answering) or not self._connected.is_set(), timeout=within_s
+                lambda: (not self._outgoing and not self._unanswered) or not self._connected.is_set(), timeout=within_s
             )
             self._closed = True
             self._news.notify_all()
@@ -102,7 +102,10 @@ class Link:
             for line in lines:
                 message = json.loads(line)
                 if message.get("kind") == "request":
-                    self._requests.put((message["id"], message["operation"], message.get("arguments", {})))
+                    request = (message["id"], message["operation"], message.get("arguments", {}))
+                    with self._news:
+                        self._unanswered += 1
+                    self._requests.put(request)
         finally:
             self._connected.clear()
             with self._news:
@@ -136,7 +139,6 @@ class Link:
     def _carry_out(self) -> None:
         while True:
             request_id, operation, arguments = self._requests.get()
-            self._answering = True
             if request_id in self._answers:
                 answer = self._answers[request_id]
             else:
@@ -146,7 +148,7 @@ class Link:
                     self._answers.popitem(last=False)
             self.send("answer", id=request_id, **(answer or {}))
             with self._news:
-                self._answering = False
+                self._unanswered -= 1
                 self._news.notify_all()
 
     def _answer(self, operation: str, arguments: Message) -> Message:

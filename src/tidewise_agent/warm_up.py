@@ -13,27 +13,38 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tidewise_agent.files import write_whole
+
 PLUGIN = "org.apache.spark.tidewise.WarmUp"
 _SOURCE = Path(__file__).with_name("executor_warm_up.scala")
-_BUILD_WITHIN_S = 120.0
+_BUILD_WITHIN_S = 60.0
 _LISTS = ("spark.jars", "spark.plugins")
+_ARGUMENTS = ("--jars", "--packages", "--properties-file", *_LISTS)
 
 
 def add_warm_up(conf: Any, *, spark_home: Path, cache: Path) -> None:
-    """Name the plugin in these settings of an application to come; OSError or RuntimeError where it cannot be built."""
-    if str(conf.get("spark.master", "local")).startswith("local") or _named_elsewhere(spark_home):
+    """Name the plugin in these settings of an application to come; OSError or RuntimeError where it cannot be built.
+
+    Only for a JVM that is still to be started: one that runs would not find the plugin, and make no context.
+    """
+    if not str(conf.get("spark.master", "")).startswith("spark://") or _named_elsewhere(conf, spark_home):
         return
     jar = _built(spark_home, cache)
+    if "," in str(jar):
+        raise RuntimeError(f"{jar} has a comma in it, which separates jars")
     for name, value in zip(_LISTS, (str(jar), PLUGIN), strict=True):
         given = conf.get(name, "")
         conf.set(name, f"{given},{value}" if given else value)
 
 
-def _named_elsewhere(spark_home: Path) -> bool:
-    """Whether lists that ours would take the place of are in Spark's own files or on its command line."""
-    if any(word in os.environ.get("PYSPARK_SUBMIT_ARGS", "") for word in ("--jars", "--properties-file", *_LISTS)):
+def _named_elsewhere(conf: Any, spark_home: Path) -> bool:
+    """Whether Spark makes lists of its own, from packages, files or its command line, which ours would replace."""
+    if conf.get("spark.jars.packages", ""):
         return True
-    return any(line.startswith(_LISTS) for line in _defaults(spark_home))
+    given = " ".join(os.environ.get(name, "") for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS"))
+    if any(word in given for word in _ARGUMENTS):
+        return True
+    return any(line.lstrip().startswith(_LISTS) for line in _defaults(spark_home))
 
 
 def _defaults(spark_home: Path) -> Iterator[str]:
@@ -53,12 +64,19 @@ def _built(spark_home: Path, cache: Path) -> Path:
         raise RuntimeError(f"{jars} holds no Scala compiler")
     digest = hashlib.sha256("\n".join([*versions, _SOURCE.read_text(encoding="utf-8")]).encode()).hexdigest()[:16]
     jar = cache / f"warm-up-{digest}.jar"
+    failed = cache / f"warm-up-{digest}.failed"
+    if failed.exists():
+        # Once is enough: every driver that starts would wait for it.
+        raise RuntimeError(f"{failed.read_text(encoding='utf-8').strip()} (delete {failed} to try again)")
     if not jar.exists():
         cache.mkdir(parents=True, exist_ok=True)
         unfinished = cache / f".warm-up-{digest}-{os.getpid()}.jar"
         try:
             _compile(jars, unfinished)
             unfinished.replace(jar)
+        except RuntimeError as error:
+            write_whole(failed, f"{error}\n")
+            raise
         finally:
             unfinished.unlink(missing_ok=True)
     return jar
@@ -70,7 +88,11 @@ def _compile(jars: Path, target: Path) -> None:
     compiler = ["scala.tools.nsc.Main", "-usejavacp", "-d", str(target), str(_SOURCE)]
     try:
         done = subprocess.run(  # noqa: S603 -- our own words
-            [java, "-cp", f"{jars}/*", *compiler], capture_output=True, text=True, timeout=_BUILD_WITHIN_S, check=False
+            [java, "-Xmx512m", "-cp", f"{jars}/*", *compiler],
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_WITHIN_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise RuntimeError(f"the compiler was not done within {_BUILD_WITHIN_S:.0f} s") from error

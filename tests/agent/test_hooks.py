@@ -119,7 +119,7 @@ class Stage:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
 
-    def write_spec(self, **conf: str) -> None:
+    def write_spec(self, *, cache_folder: str | None = None, **conf: str) -> None:
         AgentSpec(
             application="a",
             host="127.0.0.1",
@@ -128,6 +128,7 @@ class Stage:
             state_folder=str(self.folder),
             identity_file=str(self.folder / "identity.json"),
             conf=conf,
+            cache_folder=cache_folder,
         ).write(self.folder / "agent.json")
 
     def run(self, text: str = PROGRAM, *flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -202,6 +203,30 @@ def test_settings_of_the_controller_win_and_its_secrets_stay_off_the_command_lin
     lines = result.stdout.splitlines()
     assert lines[:1] == [str((None, "mine", open_to_all | secret))], result.stderr
     assert lines[-1] == str(open_to_all)
+
+
+@pytest.mark.parametrize(
+    ("before", "environment", "looked"),
+    [
+        ("", {}, True),
+        ("", {"PYSPARK_GATEWAY_PORT": "1"}, False),
+        ("SparkContext._gateway = object()", {}, False),
+    ],
+    ids=["no JVM yet", "started by spark-submit", "an earlier context's JVM"],
+)
+def test_executors_warm_up_only_where_the_jvm_is_still_to_be_started(
+    *, stage: Stage, before: str, environment: dict[str, str], looked: bool
+) -> None:
+    """A JVM that runs would not find the plugin. The stand-in has no Spark to find: that it was looked for is told."""
+    stage.write_spec(cache_folder=str(stage.folder), **{"spark.master": "spark://there"})
+    program = f"""
+        from pyspark.core.context import SparkContext
+        SparkContext._gateway = None
+        {before}
+        SparkContext(master="local")
+        """
+    result = stage.run(program, **environment)
+    assert ("executors will join cold" in result.stderr) is looked, result.stderr
 
 
 @pytest.mark.parametrize(

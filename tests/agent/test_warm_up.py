@@ -23,7 +23,7 @@ class Conf(dict[str, str]):
 
 @pytest.fixture
 def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR"):
+    for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS", "SPARK_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
     home = tmp_path / "spark"
     (home / "jars").mkdir(parents=True)
@@ -48,7 +48,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def test_it_is_added_to_what_the_program_names(spark_home: Path, tmp_path: Path, built: list[Path]) -> None:
     conf = Conf({"spark.master": "spark://h:1", "spark.jars": "a.jar", "spark.plugins": "x.Y"})
     add_warm_up(conf, spark_home=spark_home, cache=tmp_path / "cache")
-    add_warm_up(other := Conf({"spark.master": "yarn"}), spark_home=spark_home, cache=tmp_path / "cache")
+    add_warm_up(other := Conf({"spark.master": "spark://h:1"}), spark_home=spark_home, cache=tmp_path / "cache")
     assert len(built) == 1, "it is built once"
     (jar,) = (tmp_path / "cache").iterdir()
     assert conf == {"spark.master": "spark://h:1", "spark.jars": f"a.jar,{jar}", "spark.plugins": f"x.Y,{PLUGIN}"}
@@ -62,8 +62,8 @@ def test_a_new_spark_gets_a_plugin_of_its_own(spark_home: Path, tmp_path: Path, 
     assert len(built) == 2
 
 
-@pytest.mark.parametrize("master", [None, "local", "local[2]"])
-def test_without_executors_there_is_nothing_to_warm(
+@pytest.mark.parametrize("master", [None, "local", "local[2]", "yarn", "k8s://https://h:1"])
+def test_it_keeps_to_the_clusters_it_was_tried_on(
     spark_home: Path, tmp_path: Path, built: list[Path], master: str | None
 ) -> None:
     conf = Conf({} if master is None else {"spark.master": master})
@@ -80,6 +80,8 @@ def test_without_executors_there_is_nothing_to_warm(
         ("--properties-file p pyspark-shell", ""),
         ("", "spark.eventLog.enabled true\nspark.jars  a.jar\n"),
         ("", "spark.plugins=x.Y\n"),
+        ("", "  spark.jars a.jar\n"),
+        ("--packages a:b:1 pyspark-shell", ""),
     ],
 )
 def test_jars_and_plugins_that_are_named_elsewhere_are_left_alone(
@@ -107,7 +109,7 @@ def test_a_spark_without_a_compiler_is_told(spark_home: Path, tmp_path: Path) ->
         add_warm_up(Conf({"spark.master": "spark://h:1"}), spark_home=spark_home, cache=tmp_path)
 
 
-def test_a_compiler_that_fails_leaves_nothing(
+def test_a_compiler_that_fails_is_not_asked_again(
     spark_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object, **__: object) -> subprocess.CompletedProcess[str]:
@@ -116,7 +118,35 @@ def test_a_compiler_that_fails_leaves_nothing(
     monkeypatch.setattr(subprocess, "run", failing)
     with pytest.raises(RuntimeError, match=r"a\.scala:3: error: no"):
         add_warm_up(Conf({"spark.master": "spark://h:1"}), spark_home=spark_home, cache=tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".failed"]
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it was tried again"))
+    with pytest.raises(RuntimeError, match=r"error: no \(delete .* to try again\)"):
+        add_warm_up(Conf({"spark.master": "spark://h:1"}), spark_home=spark_home, cache=tmp_path / "cache")
+
+
+def test_packages_make_a_list_of_jars_that_is_left_alone(spark_home: Path, tmp_path: Path, built: list[Path]) -> None:
+    conf = Conf({"spark.master": "spark://h:1", "spark.jars.packages": "a:b:1"})
+    add_warm_up(conf, spark_home=spark_home, cache=tmp_path)
+    assert "spark.plugins" not in conf
+    assert built == []
+
+
+def test_jars_from_java_options_are_left_alone(
+    spark_home: Path, tmp_path: Path, built: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dspark.jars=a.jar")
+    conf = Conf({"spark.master": "spark://h:1"})
+    add_warm_up(conf, spark_home=spark_home, cache=tmp_path)
+    assert "spark.plugins" not in conf
+    assert built == []
+
+
+def test_a_comma_would_cut_the_path_in_two(spark_home: Path, tmp_path: Path, built: list[Path]) -> None:
+    conf = Conf({"spark.master": "spark://h:1"})
+    with pytest.raises(RuntimeError, match="comma"):
+        add_warm_up(conf, spark_home=spark_home, cache=tmp_path / "a,b")
+    assert built, "it was built before the path was looked at"
+    assert "spark.plugins" not in conf
 
 
 @pytest.mark.xdist_group("spark")

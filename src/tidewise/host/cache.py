@@ -10,6 +10,6 @@ def cache_folder() -> Path:
     """The folder that TIDEWISE_CACHE names, else `tidewise` in the user's folder for caches."""
     named = os.environ.get("TIDEWISE_CACHE")
     if named:
-        return Path(named)
+        return Path(named).absolute()
     shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "tidewise"
+    return ((Path(shared) if shared else Path.home() / ".cache") / "tidewise").absolute()

@@ -221,7 +221,7 @@ def launch(
         executors=configuration.executors,
         gone=gone,
         replayable_sources=program.replayable_sources,
-        cache_folder=str(cache_folder()),
+        cache_folder=_cache(),
     )
     spec.write(folder / "agent.json")
     environment = program.process_environment()
@@ -255,6 +255,14 @@ def launch(
         child=child,
         target=configuration.executors,
     )
+
+
+def _cache() -> str | None:
+    """Where executors' warm-up is kept; None where the user has no home for it."""
+    try:
+        return str(cache_folder())
+    except RuntimeError:
+        return None
 
 
 def _is_java(pid: int) -> bool:
