@@ -66,13 +66,24 @@ private class WarmExecutor extends ExecutorPlugin {
       })
     }
 
-  /** Classes are loaded and checked, not set up: what that does in them is for tasks to see. */
+  /** Spark's own classes are set up as well, which needs no task; what that does in others is for tasks to see. */
   private def load(names: Array[String]): Unit = {
     val loader = Thread.currentThread.getContextClassLoader
+    val sparks = folderOf(classOf[SparkEnv])
     for (name <- names if !isLate)
-      try Class.forName(name, false, loader).getDeclaredConstructors // which has the JVM link it
-      catch { case _: ClassNotFoundException | _: LinkageError | _: RuntimeException => } // a task will tell why
+      try {
+        val found = Class.forName(name, false, loader)
+        if (sparks.nonEmpty && folderOf(found) == sparks && (name.startsWith("org.apache.spark.") || name.startsWith("scala.")))
+          Class.forName(name, true, loader)
+        else found.getDeclaredConstructors // which has the JVM link it
+      } catch { case _: ClassNotFoundException | _: LinkageError | _: RuntimeException => } // a task will tell why
   }
+
+  private def folderOf(kind: Class[_]): Option[String] =
+    for {
+      source <- Option(kind.getProtectionDomain.getCodeSource)
+      location <- Option(source.getLocation)
+    } yield location.getPath.substring(0, location.getPath.lastIndexOf('/'))
 
   private def startPython(row: Array[String]): Unit = if (!isLate) orTell("could not start a Python worker") {
     val Array(program, worker, daemon) = row.take(3)
