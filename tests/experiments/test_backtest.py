@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.experiments.backtests import here, wave, write_trace
-from tidewise.core import BadInputError
+from tidewise.core import BadInputError, format_duration
 from tidewise.experiments.backtest import (
-    LEARNT_S,
+    LEARNT,
     Backtest,
     BacktestSettings,
     Subject,
@@ -22,6 +22,7 @@ from tidewise.experiments.backtest import (
     subject_of,
 )
 from tidewise.experiments.backtest_origins import Floats, Judged, Stretch, judge
+from tidewise.experiments.load_words import load_of
 from tidewise.forecast import FORECASTERS
 from tidewise.workload import Daily, Trace
 
@@ -49,13 +50,12 @@ def test_in_parts_or_in_one_the_answers_are_the_same(model: str) -> None:
     assert (len(whole.first_s), len(parts.first_s), len(parts.forecast_s)) == (1, 3, 5)
 
 
-@pytest.mark.parametrize("model", ["naive", "seasonal-naive", "holt-winters"])
+@pytest.mark.parametrize("model", ["naive", "seasonal-naive", "holt-winters", "ridge-season", "arima", "ladder"])
 def test_parts_of_a_long_load_begin_late_and_still_answer_the_same(model: str) -> None:
-    remembered = round(LEARNT_S / 60)
-    origins = (remembered + 50, remembered + 60, remembered + 2000, remembered + 2010)
+    origins = (LEARNT + 50, LEARNT + 60, LEARNT + 2000, LEARNT + 2010)
     subject = Subject(load="w", compressed=1.0, samples={0: wave(origins[-1] + 30)}, origins=origins)
     begins = [part.begin for part in stretches_of(subject, model, 0, subject.samples[0], QUICK, at_most=2)]
-    assert begins[0] == 0 < begins[1] <= origins[2] - remembered
+    assert begins[0] == 0 < begins[1] <= origins[2] - LEARNT
     whole, parts = (_judged(subject, model, at_most=most) for most in (100, 2))
     # Sums over a longer past are rounded differently, and nothing else differs.
     np.testing.assert_allclose(parts.ahead_per_s, whole.ahead_per_s, rtol=1e-9)
@@ -88,6 +88,37 @@ def test_the_mean_of_a_sample_is_what_is_learnt() -> None:
     seconds = np.arange(4 * 3600, dtype=np.float64)
     subject = subject_of("t", _trace(seconds, step_s=1.0), QUICK)
     np.testing.assert_allclose(subject.samples[0], seconds.reshape(-1, 60).mean(axis=1))
+
+
+def test_rows_as_long_as_samples_are_the_samples(tmp_path: Path) -> None:
+    rates = wave(300)
+    trace = write_trace(tmp_path / "t.csv", rates.tolist())
+    np.testing.assert_allclose(subject_of("t", load_of(str(trace)), QUICK).samples[0], rates, rtol=1e-12)
+
+
+@pytest.mark.parametrize("more_s", [1.0, 36.0, 59.0])
+def test_hours_that_are_no_whole_samples_mix_no_rows(more_s: float) -> None:
+    samples = subject_of("t", _trace(np.arange(1e4)), replace(QUICK, judged_s=7200.0 + more_s)).samples[0]
+    assert samples.tolist() == np.arange(1e4)[-len(samples) :].tolist()
+
+
+def test_long_samples_are_those_of_the_forecaster() -> None:
+    ramp = 1000.0 + np.arange(400.0)
+    subject = subject_of("t", _trace(ramp, step_s=300.0), replace(QUICK, sample_s=300, judged_s=36000.0))
+    stretches = stretches_of(
+        subject, "line", 0, subject.samples[0], replace(QUICK, sample_s=300), at_most=len(subject.origins)
+    )
+    # Cut into samples of 60 s, the last nine would be two steps of a stair.
+    assert score(judge(stretches[0])).wape == pytest.approx((0.0, 0.0, 0.0), abs=1e-6)
+
+
+@pytest.mark.parametrize("sample_s", [10, 60, 300])
+def test_as_many_samples_of_a_forecaster_are_learnt_whatever_their_length(sample_s: int) -> None:
+    settings = replace(QUICK, sample_s=sample_s)
+    subject = subject_of("d", Daily(mean_per_s=100.0), settings)
+    for stretch in stretches_of(subject, "line", 0, subject.samples[0], settings, at_most=1):
+        learnt_s = (stretch.origins[0] - stretch.begin) * sample_s
+        assert learnt_s >= LEARNT * max(60, sample_s)
 
 
 def test_coarse_rows_become_one_sample_each_where_that_is_asked_for() -> None:
@@ -127,7 +158,7 @@ def test_a_constant_load_is_forecast_without_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rates", "sentence"),
     [
-        ([5.0] * 100, "t.csv lasts 1 h 40 min: a backtest needs 2 h 40 min, 2 h to learn and the rest to compare"),
+        ([5.0] * 149, "t.csv lasts 2 h 29 min: a backtest needs 2 h 30 min, 2 h to learn and the rest to compare"),
         ([0.0] * 300, "t.csv is 0 wherever it would be judged"),
         ([5.0] * 150 + [0.0] * 150, "t.csv is 0 wherever it would be judged"),
         ([5.0] * 200 + [float("nan")] * 100, "t.csv, row 202: the value 'nan' is no rate"),
@@ -138,6 +169,14 @@ def test_a_load_that_cannot_be_judged_is_told_in_a_sentence(rates: list[float], 
     with pytest.raises(BadInputError) as told:
         backtest([str(trace)], QUICK, sweeper=_never)
     assert sentence in str(told.value)
+
+
+@pytest.mark.parametrize(("every_s", "least_s"), [(600, 9000), (2700, 9900), (14400, 16200)])
+def test_the_shortest_load_that_is_judged_is_as_long_as_is_told(every_s: int, least_s: int) -> None:
+    settings = replace(QUICK, every_s=every_s, judged_s=36000.0)
+    assert len(subject_of("t", _trace(wave(least_s // 60)), settings).origins) == 1
+    with pytest.raises(BadInputError, match=f"a backtest needs {format_duration(least_s)}, "):
+        subject_of("t", _trace(wave(least_s // 60 - 1)), settings)
 
 
 def _never(*_: object, **__: object) -> list[Judged]:

@@ -8,7 +8,7 @@ import pytest
 from tidewise.core import BadInputError
 from tidewise.forecast import RollingForecaster, make_forecaster
 from tidewise.forecast.bursts import BurstDetector
-from tidewise.forecast.lines import LINE
+from tidewise.forecast.lines import LEVEL, LINE
 from tidewise.testing.forecasters import loads
 
 _HOURS_18 = 64_800
@@ -77,6 +77,25 @@ def test_the_bypass_ends_when_the_models_have_caught_up() -> None:
         forecaster.learn(observation)
     assert not forecaster.in_burst
     assert forecaster.forecast(horizon_s=60.0, step_s=60.0).path()[0] == pytest.approx(2000.0, rel=0.05)
+
+
+@pytest.mark.parametrize(("lasts", "median"), [(3, 1000.0), (60, 2000.0)])
+def test_bursts_that_never_last_are_not_believed_to_go_on(lasts: int, median: float) -> None:
+    forecaster = make_forecaster("level")
+    hour = [1000.0 + number % 7 for number in range(60)]
+    rates = [*hour, *(2.0 * rate if number < lasts else rate for number, rate in enumerate(2 * hour))] * 2
+    for observation in loads([*rates, *hour, 2000.0, 2000.0], window_s=60.0):
+        forecaster.learn(observation)
+    burst = forecaster.forecast(horizon_s=600.0, step_s=60.0)
+    assert burst.path()[0] == pytest.approx(median, rel=0.05)
+    assert burst.path(0.05)[0] <= 1000.0
+    assert burst.path(0.95)[0] >= 2000.0, "both are still held possible"
+
+
+def test_the_level_is_not_moved_by_a_short_burst() -> None:
+    path = LEVEL.path(np.array([1000.0] * 60 + [2000.0] * 5 + [1000.0] * 3), None)
+    assert path is not None
+    assert path.tolist() == [1000.0] * 30
 
 
 def test_silence_and_constant_loads_raise_no_alarm() -> None:

@@ -29,6 +29,10 @@ class RollingConformance(ForecasterConformance):
         return make_forecaster(self.model)
 
 
+class TestLevel(RollingConformance):
+    model = "level"
+
+
 class TestDrift(RollingConformance):
     model = "drift"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidewise.core import BadInputError, InvalidValueError, NotReadyError, Observation
 from tidewise.forecast import FORECASTERS, RollingForecaster, SavedForecaster, load_forecaster, make_forecaster
-from tidewise.forecast.lines import LAST, LINE
+from tidewise.forecast.lines import LINE
 from tidewise.forecast.registry import ENSEMBLE
 from tidewise.forecast.seasonal_naive import SEASONAL_NAIVE
 from tidewise.testing.forecasters import loads
@@ -204,6 +204,15 @@ def test_a_saved_one_with_other_samples_is_refused() -> None:
         make_forecaster("line").load(saved)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_samples_may_be_longer_than_a_minute(model: str) -> None:
+    reports = loads([1000.0 + number for number in range(60)], window_s=300.0)
+    forecaster = taught(make_forecaster(model, sample_s=300.0), reports)
+    other = load_forecaster(forecaster.save(), sample_s=300.0)
+    asked = {"horizon_s": 3000.0, "step_s": 300.0}
+    assert forecaster.forecast(**asked) == other.forecast(**asked)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -222,7 +231,7 @@ def test_a_saved_one_with_other_samples_is_refused() -> None:
 )
 def test_senseless_settings_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidValueError):
-        RollingForecaster(**{"name": "x", "members": (LAST,), **wrong})  # type: ignore[arg-type]  # wrong on purpose
+        RollingForecaster(**{"name": "x", "members": (LINE,), **wrong})  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:

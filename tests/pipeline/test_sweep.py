@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 from tests.experiments.backtests import here, wave, write_trace
 from tidewise.core import BadInputError, PermanentError, TemporaryError
@@ -24,7 +23,6 @@ pytestmark = pytest.mark.xdist_group("spark")
 def spark() -> Iterator[SparkContext]:
     """One for all tests of this module: a sweep takes the Spark that is there."""
     with spark_context("local[2]") as context:
-        SparkSession(context)
         process = SparkContext._gateway.proc  # type: ignore[union-attr]  # it is there while Spark is
         yield context
     assert process.poll() is not None, "Java is still there"
@@ -82,7 +80,7 @@ ModuleNotFoundError: No module named 'tidewise'
 def test_a_master_that_cannot_be_one_is_told_at_once(
     master: str, error: type[Exception], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SparkSession, "getActiveSession", classmethod(lambda _: None))
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     with pytest.raises(error) as told:
         sweep(math.sqrt, [1.0], master=master)
     assert sentence in str(told.value)

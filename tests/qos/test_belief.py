@@ -36,6 +36,22 @@ def test_what_is_certain_is_kept_or_not() -> None:
     assert belief.probability_at_most(np.array([1.9, 2.1, -1.0])).tolist() == [0.0, 1.0, 0.0]
 
 
+def test_what_may_never_end_is_not_kept_by_any_limit() -> None:
+    belief = Belief(np.zeros(3), np.full(3, 0.5), np.array([0.0, 0.25, 1.0]))
+    assert belief.probability_at_most(1e300) == pytest.approx([1.0, 0.75, 0.0])
+    assert belief.probability_at_most(1.0) == pytest.approx([0.5, 0.5, 0.0])
+    assert belief.at(np.array([1])).probability_at_most(1e300) == pytest.approx([0.75])
+    assert belief.median == pytest.approx([1.0, 1.0, 1.0])
+    for wrong in (np.array([1.5, 0.0, 0.0]), np.array([math.nan, 0.0, 0.0]), np.zeros(2)):
+        with pytest.raises(InvalidValueError, match="never"):
+            Belief(np.zeros(3), np.ones(3), wrong)
+
+
+def test_the_hopeless_can_be_told_apart() -> None:
+    chances = Belief.of(np.array([1e30, 1e40]), 0.5).log_probability_at_most(1.0)
+    assert -math.inf < chances[1] < chances[0] < -1000.0
+
+
 def test_moments_are_those_of_a_lognormal() -> None:
     drawn = np.exp(1.0 + 0.5 * np.random.default_rng(1).standard_normal(400_000))
     estimate = Belief(np.array([1.0]), np.array([0.5])).estimate(0)

@@ -49,6 +49,24 @@ def test_a_steady_minute_tells_the_rate_at_full_speed_after_the_start() -> None:
     assert (found[0].memory_share, found[0].state_mib) == (0.4, 7.0)
 
 
+def test_a_window_counts_by_its_length() -> None:
+    reports = [report(number) for number in range(6)]
+    # Forty busy seconds, then twenty idle ones, in windows of twenty and ten seconds.
+    for ends_s, window_s, busy in ((80.0, 20.0, 0.8), (100.0, 20.0, 0.8), (110.0, 10.0, 0.2), (120.0, 10.0, 0.2)):
+        reports.append(report(0, time_s=ends_s, window_s=window_s, busy_share=busy, state_mib=10.0 * busy))
+    found = said(reports)
+    assert [each.busy_share for each in found] == [pytest.approx(0.6)]
+    assert found[0].state_mib == pytest.approx(6.0)
+    assert found[0].full_rate_per_s == pytest.approx(100.0 / 0.6)
+
+
+def test_what_a_saturated_job_processes_is_counted_by_the_length_of_its_windows() -> None:
+    reports = [report(number, busy_share=1.0) for number in range(6)]
+    for ends_s, window_s, rate in ((70.0, 10.0, 50.0), (110.0, 40.0, 50.0), (120.0, 10.0, 100.0)):
+        reports.append(report(0, time_s=ends_s, window_s=window_s, busy_share=1.0, processed_rate_per_s=rate))
+    assert [each.full_rate_per_s for each in said(reports)] == [pytest.approx((40.0 * 50.0 + 10.0 * 100.0) / 50.0)]
+
+
 @pytest.mark.parametrize(
     "broken",
     [

@@ -127,11 +127,12 @@ def test_leaving_one_out_is_fitting_without_it() -> None:
     scale = without.predict(np.array([[1e6, 1e6]]))[1][0] / process.amplitude
     assert mean[4] == pytest.approx(expected[0])
     assert sd[4] == pytest.approx(math.hypot(spread[0], process.noise * scale))
+    assert process.noise_sd == pytest.approx(process.noise * scale)
 
 
-def test_conditioning_is_learning_with_the_same_hyperparameters() -> None:
+def test_other_data_are_learnt_with_the_same_hyperparameters() -> None:
     process = fitted(20)
-    more = process.conditioned(np.array([[0.5, 0.5]]), np.array([2.0]))
+    more = process.with_data(np.vstack([process.x, [[0.5, 0.5]]]), np.append(process.y, 2.0))
     assert len(more) == 21
     assert more.lengths == pytest.approx(process.lengths)
     place = np.array([[0.5, 0.5]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from dataclasses import replace
 
@@ -27,7 +28,7 @@ from tidewise.core import (
     ProfileMeasurement,
     QosModel,
 )
-from tidewise.qos import Belief, Candidates, Floats, JobModel, Outlook, Physics, Standing
+from tidewise.qos import Belief, Candidates, Floats, JobModel, Outlook, Physics, Standing, Usual
 
 PRICES = Prices()
 
@@ -42,6 +43,9 @@ def beliefs(outlook: Outlook) -> list[Belief]:
 
 def figures(outlook: Outlook) -> list[Floats]:
     found = [part for belief in beliefs(outlook) for part in (belief.log_mean, belief.log_sd)]
+    if outlook.recovery.never is not None:
+        found.append(outlook.recovery.never)
+    found += [outlook.latency_noise, outlook.recovery_noise]
     return [*found, outlook.overload_probability, outlook.out_of_memory_probability, outlook.cost_per_hour]
 
 
@@ -55,6 +59,8 @@ def test_more_resources_never_make_anything_worse(seen: list, rate: float, micro
         for level in (0.5, 0.9, 0.98):
             assert never_falls_with_resources(-np.log(latency.quantile(level)))
     assert never_falls_with_resources(-outlook.overload_probability)
+    assert outlook.recovery.never is not None
+    assert never_falls_with_resources(-outlook.recovery.never)
     assert never_falls_with_resources(-outlook.out_of_memory_probability)
 
 
@@ -72,6 +78,9 @@ def test_a_higher_rate_never_makes_anything_better(
         for level in (0.5, 0.9, 0.98):
             assert (np.log(after.quantile(level)) >= np.log(before.quantile(level)) - 1e-9).all()
     assert (high.recovery.median >= low.recovery.median * (1.0 - 1e-9)).all()
+    assert low.recovery.never is not None
+    assert high.recovery.never is not None
+    assert (high.recovery.never >= low.recovery.never).all()
     assert (high.overload_probability >= low.overload_probability - 1e-9).all()
     assert (high.out_of_memory_probability >= low.out_of_memory_probability - 1e-9).all()
 
@@ -80,6 +89,11 @@ def test_a_higher_rate_never_makes_anything_better(
 @given(evidence, rates, st.booleans())
 def test_saved_and_loaded_it_says_the_same(seen: list, rate: float, micro_batch: bool) -> None:  # type: ignore[type-arg]  # as drawn
     model = taught(seen, micro_batch=micro_batch)
+    for part in (seen[::2], seen[1::2]):
+        look(model, rate)  # what was asked in between must not show
+        for configuration, rate_per_s, took_s, busy in part:
+            model.learn_recovery("flood", took_s, configuration=configuration, rate_per_s=rate_per_s)
+            model.capacity.learn(configuration, 2.0 * rate_per_s / busy)
     physics = model._physics
     again = JobModel.load(json.loads(json.dumps(model.save())), physics=physics, changes=CHANGES)
     for before, after in zip(figures(look(model, rate)), figures(look(again, rate)), strict=True):
@@ -95,6 +109,8 @@ def test_nothing_is_ever_nan_or_beyond_its_range(seen: list, rate: float, micro_
         assert ((probability >= 0.0) & (probability <= 1.0)).all()
     assert (outlook.latency_p50.median <= outlook.latency_p95.median + 1e-9).all()
     assert (outlook.latency_p95.median <= outlook.latency_p99.median + 1e-9).all()
+    for noise, belief in ((outlook.latency_noise, outlook.latency_p95), (outlook.recovery_noise, outlook.recovery)):
+        assert ((noise >= 0.0) & (noise <= belief.log_sd)).all()
 
 
 def test_without_data_it_has_the_prior_and_says_that_it_is_not_sure() -> None:
@@ -140,6 +156,43 @@ def test_it_predicts_the_latency_of_a_size_and_rate_it_has_not_seen(operated: Jo
     seen = [report.latency_p95_s for report in observed(configuration, 80_000.0, seed=9) if report.time_s > 60]
     estimate = operated.latency_p95_s(configuration, 80_000.0)
     assert estimate.mean == pytest.approx(float(np.median([each for each in seen if each is not None])), rel=0.2)
+
+
+def test_the_noise_of_a_window_is_part_of_what_is_not_known(operated: JobModel) -> None:
+    """Once a configuration was seen, it is most of the spread; before anything was seen, there is far more to learn."""
+    table = Candidates.listing([Configuration(executors=4, memory_mib_per_executor=2048, commit_interval_s=5.0)])
+    seen, unseen = look(operated, 20_000.0, table), look(JobModel(changes=CHANGES), 20_000.0, table)
+    assert seen.latency_noise[0] > 0.5 * seen.latency_p95.log_sd[0]
+    assert unseen.latency_noise[0] < 0.2 * unseen.latency_p95.log_sd[0]
+    assert 0.01 < seen.latency_noise[0] < 0.3
+
+
+def test_a_job_that_can_never_catch_up_keeps_no_promise_of_recovery_however_long() -> None:
+    model = JobModel(changes=CHANGES)
+    for row in range(0, len(TABLE), 5):
+        model.capacity.learn(TABLE[row], 1000.0 * float(TABLE.total_cores[row]))
+    outlook = look(model, 1e6)
+    assert (outlook.overload_probability > 0.99).all()
+    for limit_s in (600.0, 14_400.0, 1e6, 1e30):
+        assert (outlook.recovery.probability_at_most(limit_s) < 0.01).all()
+    assert np.isfinite(outlook.recovery.median).all()
+
+
+def test_a_capacity_learnt_later_shows_in_the_latency_at_once() -> None:
+    """Without busy shares the capacity tells the load of what was seen."""
+    model, asked_later = JobModel(changes=CHANGES), JobModel(changes=CHANGES)
+    for rate, latency_s in ((1000.0, 1.0), (9000.0, 8.0)):
+        for each in (model, asked_later):
+            each.latency.learn(TABLE[0], rate, p50_s=latency_s, p95_s=latency_s, p99_s=None, busy_share=None)
+    look(model, 5000.0)
+    for each in (model, asked_later):
+        each.capacity.learn(TABLE[0], 10_000.0)
+    assert np.array_equal(look(model, 5000.0).latency_p95.log_mean, look(asked_later, 5000.0).latency_p95.log_mean)
+
+
+def test_without_any_known_kind_of_failure_the_usual_downtime_is_foretold() -> None:
+    model = JobModel(physics=Physics(downtimes={}, other_downtime=Usual(median=50.0, log_sd=0.1)), changes=CHANGES)
+    assert look(model, 1e-3).recovery.median == pytest.approx(np.full(len(TABLE), 50.0), rel=0.1)
 
 
 def test_overload_is_told_on_both_sides_of_the_capacity(operated: JobModel) -> None:
@@ -279,8 +332,20 @@ def test_a_saved_model_that_cannot_be_read_is_refused_in_one_sentence(damage: di
         JobModel.load(saved | damage, changes=CHANGES)
 
 
-def test_a_saved_point_with_a_nan_is_refused() -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"means": [math.nan]},
+        {"means": [1e300]},
+        {"weights": [0.0]},
+        {"weights": [-1.0]},
+        {"weights": [1e9]},
+        {"variances": [-0.1]},
+        {"variances": []},
+    ],
+)
+def test_a_saved_point_that_no_windows_can_make_is_refused(damage: dict[str, list[float]]) -> None:
     saved = json.loads(json.dumps(taught([(TABLE[0], 100.0, 1.0, 0.5)], micro_batch=True).save()))
-    saved["capacity"]["exact"]["points"][0]["means"] = [float("nan")]
+    saved["capacity"]["exact"]["points"][0] |= damage
     with pytest.raises(BadInputError, match="is damaged"):
         JobModel.load(saved, changes=CHANGES)

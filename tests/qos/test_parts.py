@@ -83,6 +83,7 @@ def test_more_cores_than_the_law_can_use_lie_idle() -> None:
 
 
 def predicted_p95(model: Latency, table: Candidates, load: float) -> float:
+    model.refit(Capacity(Physics()))
     return float(model.predict(table, np.full(len(table), math.log(load)), np.zeros(len(table))).p95.median[0])
 
 
@@ -122,6 +123,7 @@ def test_latency_learns_the_overhead_of_a_batch_and_its_own_spread() -> None:
                     p99_s=None,
                     busy_share=load,
                 )
+    model.refit(Capacity(Physics()))
     twenty = Candidates.listing([Configuration(executors=2, commit_interval_s=20.0)])
     latencies = model.predict(twenty, np.array([math.log(0.6)]), np.array([0.0]))
     assert latencies.p50.median[0] == pytest.approx(1.6 + 12.0 + 10.0, rel=0.1)
@@ -135,9 +137,7 @@ def test_without_a_busy_share_the_capacity_tells_the_load() -> None:
         for _ in range(20):
             model.learn(one, rate, p50_s=p50_s, p95_s=None, p99_s=None, busy_share=None)
             capacity.learn(one, 1000.0)
-    seen = model.seen()
-    assert seen is not None
-    model.refit(capacity.predict(seen))
+    model.refit(capacity)
     table = Candidates.listing([one])
     low, high = (
         float(model.predict(table, np.array([math.log(load)]), np.zeros(1)).p50.median[0]) for load in (0.1, 0.9)

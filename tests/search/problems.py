@@ -37,6 +37,7 @@ def outlook_of(
     latency_s: Floats,
     recovery_s: Floats,
     log_sd: float,
+    noise: float = 0.0,
     out_of_memory: float = 0.0,
 ) -> Outlook:
     latency, recovery = Belief.of(latency_s, log_sd), Belief.of(recovery_s, log_sd)
@@ -45,7 +46,9 @@ def outlook_of(
         latency_p50=latency,
         latency_p95=latency,
         latency_p99=latency,
+        latency_noise=np.full(count, noise),
         recovery=recovery,
+        recovery_noise=np.full(count, noise),
         capacity=Belief.of(np.ones(count), log_sd),
         overload_probability=np.zeros(count),
         out_of_memory_probability=np.full(count, out_of_memory),

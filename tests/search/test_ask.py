@@ -58,7 +58,7 @@ def test_a_batch_saves_what_sampling_says() -> None:
     level = 0.9 ** (1 / 3)
     chance = np.ones(len(TABLE))
     for belief, limit in ((outlook(0.3).latency_p95, 2.0), (outlook(0.3).recovery, 90.0)):
-        chance = chance * _trusted_after(belief, limit, level=level, noise=0.1)
+        chance = chance * _trusted_after(belief, limit, level=level, noise=0.1, stays=np.zeros(len(TABLE)))
     rng = np.random.default_rng(0)
     trusted = rng.random((100_000, 3)) < chance[list(asked.rows)]
     run = np.where(trusted, cost[list(asked.rows)], now.cost_per_hour).min(axis=1)
@@ -67,16 +67,35 @@ def test_a_batch_saves_what_sampling_says() -> None:
     )
 
 
-def test_the_belief_after_a_profile_is_foreseen_as_sampling_foresees_it() -> None:
-    mean, sd, noise = np.log(1.8), 0.3, 0.2
+@pytest.mark.parametrize("stays", [0.0, 0.1, 0.25])
+@pytest.mark.parametrize("median", [1.3, 1.8])
+def test_the_belief_after_a_profile_is_foreseen_as_sampling_foresees_it(median: float, stays: float) -> None:
+    mean, doubt, noise = np.log(median), 0.3, 0.2
     rng = np.random.default_rng(0)
-    measured = mean + sd * rng.standard_normal(200_000) + noise * rng.standard_normal(200_000)
-    share = sd**2 / (sd**2 + noise**2)
+    measured = mean + doubt * rng.standard_normal(200_000) + noise * rng.standard_normal(200_000)
+    share = doubt**2 / (doubt**2 + noise**2)
     after = mean + share * (measured - mean)
-    left = np.sqrt(sd**2 * (1.0 - share))
+    left = np.sqrt(doubt**2 * (1.0 - share) + stays**2)
     believed = Belief(after, np.full(len(after), left)).probability_at_most(2.0) >= 0.9
-    told = _trusted_after(Belief(np.array([mean]), np.array([sd])), 2.0, level=0.9, noise=noise)
+    before = Belief(np.array([mean]), np.array([np.hypot(doubt, stays)]))
+    told = _trusted_after(before, 2.0, level=0.9, noise=noise, stays=np.array([stays]))
     assert told[0] == pytest.approx(believed.mean(), abs=0.01)
+
+
+def test_a_spread_that_no_measurement_takes_away_is_not_worth_measuring() -> None:
+    doubtful, restless = (
+        outlook_of(TABLE, latency_s=LATENCY_S, recovery_s=RECOVERY_S, log_sd=0.3, noise=noise) for noise in (0.0, 0.3)
+    )
+    assert ask(TABLE, doubtful, PROMISES, PRICES, terms=DAY).rows
+    assert ask(TABLE, restless, PROMISES, PRICES, terms=DAY, count=5).rows == ()
+
+
+def test_the_more_of_a_spread_stays_the_less_a_profile_saves() -> None:
+    savings = []
+    for noise in (0.0, 0.1, 0.2):
+        believed = outlook_of(TABLE, latency_s=LATENCY_S, recovery_s=RECOVERY_S, log_sd=0.3, noise=noise)
+        savings.append(ask(TABLE, believed, PROMISES, PRICES, terms=DAY).expected_saving)
+    assert savings[0] > savings[1] > savings[2]
 
 
 def test_without_a_failure_a_doubtful_recovery_stays_doubtful() -> None:

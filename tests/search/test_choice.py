@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -86,6 +88,15 @@ def test_a_job_that_runs_out_of_memory_everywhere_is_told() -> None:
     assert isinstance(chosen, Infeasible)
     assert chosen.promise is Promise.MEMORY
     assert "memory" in chosen.reason.sentence
+
+
+def test_what_never_recovers_keeps_no_promise_however_long() -> None:
+    known = outlook()
+    never = replace(known, recovery=replace(known.recovery, never=np.full(len(TABLE), 0.5)))
+    found = cheapest(TABLE, never, Promises(recovery_s=1e9))
+    assert isinstance(found, Infeasible)
+    assert found.promise is Promise.RECOVERY
+    assert found.probability <= 0.5
 
 
 def test_a_confidence_of_one_is_refused() -> None:

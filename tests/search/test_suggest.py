@@ -8,8 +8,10 @@ import pytest
 
 from tests.search.problems import PRICES, table, truth
 from tidewise.core import BadInputError, Censored, InvalidValueError, Promises
+from tidewise.qos import Candidates, Floats
 from tidewise.search import Profiler, hypervolume
 from tidewise.search.suggest import Method
+from tidewise.search.surrogate import places_of
 
 TABLE = table()
 TARGET = 17_500.0
@@ -140,6 +142,101 @@ def test_where_no_promise_can_be_kept_the_most_likely_are_suggested() -> None:
     row = int(informed(promises=impossible).suggest(TABLE, rate_per_s=TARGET)[0])
     latency_s, _ = truth(TABLE, TARGET)
     assert latency_s[row] < np.quantile(latency_s, 0.3)
+
+
+Surface = Callable[[Floats], Floats]
+SURFACES: dict[str, Surface] = {
+    "many executors": lambda axes: axes @ np.array([3.0, 1.0, 0.2, 0.2]),
+    "few executors": lambda axes: -axes @ np.array([3.0, 1.0, 0.2, 0.2]),
+    "large executors": lambda axes: axes @ np.array([0.5, 2.0, 2.0, 0.0]),
+    "seldom commits": lambda axes: axes @ np.array([1.0, 0.5, 0.0, 2.0]),
+    "often commits": lambda axes: axes @ np.array([1.0, 0.5, 0.0, -2.0]),
+}
+
+
+def plateau(surface: Surface, share: float) -> Floats:
+    """Latencies of 1 s for this share of the rows, and equally bad ones for all the others."""
+    axes = np.column_stack([np.log2(TABLE.executors) / 3.6, TABLE.cores_per_executor - 1.0,
+                            TABLE.memory_mib_per_executor / 1024.0 - 1.0,
+                            np.log(TABLE.commit_interval_s) / 3.0])  # fmt: skip
+    height = surface(axes)
+    return np.where(height >= np.quantile(height, 1.0 - share), 1.0, 32.8)
+
+
+def steps_to_keep(profiler: Profiler, latency_s: Floats, *, limit_s: float, cut_at_s: float | None = None) -> int:
+    seen: list[int] = []
+    while len(seen) < len(TABLE):
+        row = int(profiler.suggest(TABLE, rate_per_s=38_000.0)[0])
+        assert row not in seen
+        seen.append(row)
+        value = float(latency_s[row])
+        if value <= limit_s:
+            return len(seen)
+        is_cut = cut_at_s is not None and value > cut_at_s
+        measured = Censored(at_least=cut_at_s or 0.0) if is_cut else value
+        profiler.observe(TABLE[row], rate_per_s=38_000.0, latency_s=measured, recovery_s=None)
+    raise AssertionError("nothing keeps the limit")
+
+
+@pytest.mark.parametrize("method", ["contextual", "ensemble"])
+@pytest.mark.parametrize("cut_at_s", [None, 20.0])
+@pytest.mark.parametrize("limit_s", [4.0, 5.0, 8.0])
+def test_where_all_that_was_seen_is_overloaded_the_search_goes_on(
+    limit_s: float, cut_at_s: float | None, method: Method
+) -> None:
+    profiler = Profiler(promises=Promises(latency_p95_s=limit_s), prices=PRICES, method=method)
+    assert steps_to_keep(profiler, truth(TABLE, 38_000.0)[0], limit_s=limit_s, cut_at_s=cut_at_s) <= 10
+
+
+@pytest.mark.parametrize("method", ["contextual", "ensemble"])
+@pytest.mark.parametrize("surface", SURFACES)
+def test_a_plateau_is_left_wherever_its_edge_is(surface: str, method: Method) -> None:
+    latency_s = plateau(SURFACES[surface], 0.08)
+    profiler = Profiler(promises=Promises(latency_p95_s=5.0), prices=PRICES, method=method)
+    assert steps_to_keep(profiler, latency_s, limit_s=5.0) <= 10
+
+
+def test_on_a_plateau_a_batch_is_spread_out() -> None:
+    profiler = Profiler(promises=Promises(latency_p95_s=5.0), prices=PRICES)
+    latency_s, _ = truth(TABLE, 38_000.0)
+    profiled = [85, 2]
+    for row in profiled:
+        profiler.observe(TABLE[row], rate_per_s=38_000.0, latency_s=float(latency_s[row]), recovery_s=None)
+    rows = profiler.suggest(TABLE, rate_per_s=38_000.0, count=6).tolist()
+    assert len({*rows, *profiled}) == 8
+    assert np.ptp(COST[rows]) > 0.8 * np.ptp(COST)
+    assert (latency_s[rows] <= 5.0).any()
+
+
+def test_where_nothing_can_be_kept_everything_is_profiled_once_before_anything_twice() -> None:
+    profiler = Profiler(promises=Promises(latency_p95_s=0.1), prices=PRICES)
+    few = Candidates.listing([TABLE[row] for row in range(0, len(TABLE), 12)])
+    seen = []
+    for _ in range(len(few) + 2):
+        seen.append(int(profiler.suggest(few, rate_per_s=TARGET)[0]))
+        profiler.observe(few[seen[-1]], rate_per_s=TARGET, latency_s=30.0, recovery_s=None)
+    assert sorted(seen[: len(few)]) == list(range(len(few)))
+
+
+@pytest.mark.parametrize("method", ["contextual", "ensemble"])
+def test_what_is_loaded_takes_the_place_of_all_that_was_learnt(method: Method) -> None:
+    saved = informed(method=method, seed=1).save()
+    fresh, used = (Profiler(promises=PROMISES, prices=PRICES, method=method) for _ in range(2))
+    used.load(informed(method=method, seed=2).save())
+    used.suggest(TABLE, rate_per_s=TARGET)
+    means = []
+    for profiler in (fresh, used):
+        profiler.load(saved)
+        profiler.suggest(TABLE, rate_per_s=TARGET)
+        view = profiler._models["latency"].at(TARGET)
+        assert view is not None
+        means.append(view.joint(places_of(TABLE))[0])
+    assert (means[0] == means[1]).all()
+
+
+def test_an_unknown_method_is_refused() -> None:
+    with pytest.raises(BadInputError, match="no search method 'contextal'; did you mean 'contextual'"):
+        Profiler(promises=PROMISES, prices=PRICES, method="contextal")  # type: ignore[arg-type]  # that is the slip
 
 
 def test_one_profile_is_enough_to_begin_with() -> None:

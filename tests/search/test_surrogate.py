@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,7 +10,7 @@ from tests.search.problems import table, truth
 from tidewise.core import BadInputError, Censored, InvalidValueError
 from tidewise.qos.gp import GaussianProcess
 from tidewise.search.rgpe import EnsembleModel, _weights
-from tidewise.search.surrogate import LATENCY, RECOVERY, ContextualModel, Profiled, View, bent, places_of
+from tidewise.search.surrogate import LATENCY, RECOVERY, ContextualModel, Profiled, View, bent, imputed, places_of
 
 TABLE = table()
 RATES = (8_000.0, 11_000.0, 15_000.0, 20_000.0, 27_000.0)
@@ -96,6 +97,44 @@ def test_what_was_cut_off_is_taken_to_be_more_than_that() -> None:
     assert np.abs(mean - logs)[~slow].mean() < 0.15
 
 
+def test_what_is_cut_off_is_no_more_in_doubt_for_having_been_guessed_before() -> None:
+    rows = np.random.default_rng(1).choice(len(TABLE), 12, replace=False)
+    logs = np.log(truth(TABLE, TARGET)[1][rows])
+    cut = np.arange(len(logs)) == np.argmax(logs)
+    logs[cut] -= 0.3
+    process = GaussianProcess.fit(places_of(TABLE)[rows], logs)
+    values, noise_sd = imputed(process, logs, cut, noise_sd=np.zeros(len(logs)))
+    # Nothing else was cut off, so that the others say the same of it as before.
+    again = process.with_data(process.x, values, noise_sd=noise_sd)
+    same_values, same_noise_sd = imputed(again, logs, cut, noise_sd=noise_sd)
+    assert (noise_sd > 0.0).tolist() == cut.tolist()
+    assert same_noise_sd == pytest.approx(noise_sd, rel=1e-6)
+    assert same_values == pytest.approx(values, rel=1e-6)
+
+
+def test_a_base_is_fitted_again_for_other_profiles_of_the_same_number() -> None:
+    first = profiles((8_000.0,))
+    slower = [dataclasses.replace(each, latency_s=3.0 + number) for number, each in enumerate(first)]
+    model, fresh = EnsembleModel(LATENCY, log_limit=FAR), EnsembleModel(LATENCY, log_limit=FAR)
+    view_of(model, first)
+    mean, _ = view_of(model, slower).joint(places_of(TABLE))
+    expected, _ = view_of(fresh, slower).joint(places_of(TABLE))
+    assert mean == pytest.approx(expected, abs=0.5)  # hyperparameters were sought from elsewhere
+
+
+@pytest.mark.parametrize("factor", [1e60, 1e170])
+def test_however_far_all_bases_are_the_nearest_counts(factor: float) -> None:
+    both = profiles((1.0 / factor, 10.0 / factor))
+    means = []
+    for learnt in (both, both[12:]):
+        model = EnsembleModel(LATENCY, log_limit=FAR)
+        model.fit(learnt)
+        view = model.at(factor)
+        assert view is not None
+        means.append(view.joint(places_of(TABLE))[0])
+    assert means[0] == pytest.approx(means[1])
+
+
 def test_profiles_that_contradict_each_other_leave_doubt() -> None:
     same = [
         Profiled(configuration=TABLE[5], rate_per_s=TARGET, latency_s=value, recovery_s=None)
@@ -161,7 +200,7 @@ def test_a_damaged_profile_is_refused() -> None:
             Profiled.from_plain(plain | damage)
 
 
-@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -1.0, np.float32("nan"), np.float32("inf")])
 def test_a_profile_holds_finite_numbers(wrong: float) -> None:
     with pytest.raises(InvalidValueError):
         Profiled(configuration=TABLE[0], rate_per_s=1.0, latency_s=wrong, recovery_s=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,16 @@ from typing import Protocol
 import numpy as np
 
 from tidewise.core import BadInputError, format_duration
-from tidewise.experiments.backtest_origins import BLOCK_S, BLOCKS, HORIZON_S, Floats, Judged, Stretch, judge
+from tidewise.experiments.backtest_origins import (
+    BLOCK_S,
+    BLOCKS,
+    HORIZON_S,
+    Floats,
+    Judged,
+    Stretch,
+    forecaster_sample_s,
+    judge,
+)
 from tidewise.experiments.load_words import load_of
 from tidewise.forecast import FORECASTERS, make_forecaster
 from tidewise.pipeline import sweep
@@ -19,9 +29,11 @@ from tidewise.workload import Load, Noisy, Trace
 INTERVAL_SHARE = 0.9
 WARM_UP_S = 7200.0
 """So much of a load only teaches."""
-LEARNT_S = 72 * 3600.0
-"""So much before its first origin a forecaster learns at least, where there is as much: more than any remembers."""
-_ALIGNED_S = 16 * 3600.0
+LEARNT = 4320
+"""So many of its samples before its first origin a forecaster learns at least, where there are as many: more than any
+remembers.
+"""
+_ALIGNED = 960
 """Stretches begin at multiples of this: what forecasters do every so many samples falls on the same ones then."""
 _MOST_JUDGED_S = 90 * 86400.0
 """Loads are made second by second: this is some 60 MB of them."""
@@ -78,6 +90,16 @@ class BacktestSettings:
             raise BadInputError(f"the noise must be a share from 0 to 1, not {self.noise_share:g}")
         if min(self.seeds) < 0:
             raise BadInputError(f"a seed must not be negative, not {min(self.seeds)}")
+
+    @property
+    def learnt_s(self) -> float:
+        """How long a forecaster learns before its first origin."""
+        return LEARNT * forecaster_sample_s(self.sample_s)
+
+    @property
+    def aligned_s(self) -> float:
+        """Stretches begin at multiples of it."""
+        return _ALIGNED * forecaster_sample_s(self.sample_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -199,6 +221,8 @@ def subject_of(label: str, load: Load, settings: BacktestSettings) -> Subject:
                 )
             compressed = apart_s / settings.sample_s
             load = _row_by_row(load, settings.sample_s)
+        # On a line between two rows half of the next one would be known.
+        load = replace(load, between="hold")
     # Without noise a trace is the same for every seed.
     seeds = settings.seeds if settings.noise_share or not isinstance(load, Trace) else settings.seeds[:1]
     samples = {seed: _samples(label, load, seed, settings) for seed in seeds}
@@ -207,7 +231,7 @@ def subject_of(label: str, load: Load, settings: BacktestSettings) -> Subject:
     every = settings.every_s // settings.sample_s
     origins = tuple(range(-(-first // every) * every, count - round(HORIZON_S / settings.sample_s) + 1, every))
     if not origins:
-        needed_s = WARM_UP_S + HORIZON_S + settings.every_s
+        needed_s = math.ceil(WARM_UP_S / settings.every_s) * settings.every_s + HORIZON_S
         raise BadInputError(
             f"{label} lasts {format_duration(count * settings.sample_s)}: a backtest needs "
             f"{format_duration(needed_s)}, {format_duration(WARM_UP_S)} to learn and the rest to compare"
@@ -231,8 +255,8 @@ def stretches_of(
     at_most: int,
 ) -> list[Stretch]:
     """The origins in parts that can be judged apart: each begins with all that its forecaster can remember."""
-    aligned = round(_ALIGNED_S / settings.sample_s)
-    learnt = round(LEARNT_S / settings.sample_s)
+    aligned = round(settings.aligned_s / settings.sample_s)
+    learnt = round(settings.learnt_s / settings.sample_s)
     ahead = round(HORIZON_S / settings.sample_s)
     found = []
     for part in np.array_split(np.array(subject.origins), -(-len(subject.origins) // at_most)):
@@ -288,19 +312,19 @@ def _row_by_row(trace: Trace, sample_s: int) -> Trace:
     """The same rows, each one sample after the one before."""
     values = trace.values_per_s[trace.times_s - trace.times_s[0] >= trace.start_s]
     times_s = sample_s * np.arange(len(values), dtype=np.float64)
-    return replace(trace, times_s=times_s, values_per_s=values, between="hold", compress=1.0, start_s=0.0)
+    return replace(trace, times_s=times_s, values_per_s=values, compress=1.0, start_s=0.0)
 
 
 def _samples(label: str, load: Load, seed: int, settings: BacktestSettings) -> Floats:
     """Mean rates of the end of the load, as much of it as is judged and learnt before."""
-    wanted_s = LEARNT_S + _ALIGNED_S + settings.judged_s
-    length_s = int(wanted_s)
+    count = math.ceil((settings.learnt_s + settings.aligned_s + settings.judged_s) / settings.sample_s)
+    length_s = count * settings.sample_s
     if isinstance(load, Trace):
         length_s = load.run_length_s
-        if length_s > wanted_s:
-            load = replace(load, start_s=load.start_s + (length_s - int(wanted_s)) * load.compress)
-            length_s = load.run_length_s
-    count = length_s // settings.sample_s
+        # Whole samples are left out: between them, the rows of two would be mixed.
+        left_out = max(0, length_s // settings.sample_s - count)
+        load = replace(load, start_s=load.start_s + left_out * settings.sample_s * load.compress)
+        count = length_s // settings.sample_s - left_out
     if count == 0:
         raise BadInputError(f"{label} lasts {format_duration(length_s)}, less than one sample")
     noisy = Noisy(load=load, share=settings.noise_share) if settings.noise_share else load

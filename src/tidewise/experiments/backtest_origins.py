@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidewise.core import Configuration, Forecast, Forecaster, JobStatus, Observation
-from tidewise.forecast import make_forecaster
+from tidewise.forecast import SAMPLE_S, make_forecaster
 
 Floats = npt.NDArray[np.float64]
 
@@ -69,9 +69,17 @@ class Judged:
         )
 
 
+def forecaster_sample_s(sample_s: float) -> float:
+    """The samples of a forecaster whose reports are as long as these: its usual ones, or as long where they are longer.
+
+    In shorter ones it would see less far ahead than is judged.
+    """
+    return max(SAMPLE_S, sample_s)
+
+
 def judge(stretch: Stretch) -> Judged:
     """Let a new forecaster learn what comes before each origin, and compare what it says there with what came."""
-    forecaster = make_forecaster(stretch.model)
+    forecaster = make_forecaster(stretch.model, sample_s=forecaster_sample_s(stretch.sample_s))
     steps = round(HORIZON_S / stretch.sample_s)
     rows: list[tuple[Sequence[float], ...]] = []
     forecast_s: list[float] = []

@@ -24,6 +24,9 @@ _BURST_SAMPLES = 10
 """So long a burst may bypass the models; by then they have seen enough of it."""
 _BURST_WIDENING = 1.5
 _BURST_SHARE = 0.5
+_SURPRISING_SPREADS = 3.0
+_SURPRISING = 0.1
+"""A sample surprises that differs by as many spreads from what was expected, and by this share at least."""
 _EARLY_SPREAD = 0.5
 _LEAST_ERRORS = 19
 """The fewest errors that can tell the quantile 0.05."""
@@ -145,7 +148,7 @@ class RollingForecaster:
         # A complete sample was expected by the origin before it, one that has begun by the last.
         expected = paths[-1] if self._series.since_sample_s > 1e-6 else paths[-2]
         if self._is_bypassed(float(expected[0])):
-            quantiles = self._in_burst(quantiles, offsets)
+            quantiles = self._in_burst(quantiles, offsets, stays=self._bursts_stay(paths, came))
         return Forecast(
             made_at_s=self._series.now_s,
             step_s=float(step_s),
@@ -241,16 +244,32 @@ class RollingForecaster:
         if not self.in_burst:
             return False
         level = self._bursts.level_per_s
-        return abs(expected_per_s - level) > max(3.0 * self._bursts.spread, 0.1) * max(level, expected_per_s)
+        return abs(expected_per_s - level) > self._surprising_share * max(level, expected_per_s)
 
-    def _in_burst(self, quantiles: Rates, offsets: Rates) -> Rates:
-        """The level of the burst goes on; the interval is wider, by half the burst, and holds what the models said."""
+    @property
+    def _surprising_share(self) -> float:
+        return max(_SURPRISING_SPREADS * self._bursts.spread, _SURPRISING)
+
+    def _bursts_stay(self, paths: Rates, came: Rates) -> bool:
+        """Whether samples that surprised the models were nearer to what came than what the models said after them.
+
+        So it is with a change of regime, and so it is not with short bursts. Where nothing surprised: yes.
+        """
+        before, expected = came[:-1, :1], paths[:-1, :1]
+        surprised = np.abs(before - expected) > self._surprising_share * np.maximum(before, expected)
+        after = came[1:, :_BURST_SAMPLES]
+        counted = surprised & ~np.isnan(after)
+        held, said = np.abs(after - before), np.abs(after - paths[1:, :_BURST_SAMPLES])
+        return float(held[counted].sum()) <= float(said[counted].sum())
+
+    def _in_burst(self, quantiles: Rates, offsets: Rates, *, stays: bool) -> Rates:
+        """The level of the burst goes on, if bursts do; the interval is wider, by half the burst, and holds both."""
         level = self._bursts.level_per_s
         sides = np.sign(np.round(np.array(self._levels) - MEDIAN, 12))[:, None]
         burst = np.abs(level - quantiles[self._levels.index(MEDIAN)])
         wider = np.maximum(level + _BURST_WIDENING * offsets + sides * _BURST_SHARE * burst, 0.0)
         held = np.where(sides < 0.0, np.minimum(wider, quantiles), np.maximum(wider, quantiles))
-        return np.asarray(np.maximum.accumulate(np.where(sides == 0.0, level, held), axis=0))
+        return np.asarray(np.maximum.accumulate(np.where(sides == 0.0, level if stays else quantiles, held), axis=0))
 
 
 def _overlap(steps: int, step: float, since: float) -> tuple[Rates, Rates]:

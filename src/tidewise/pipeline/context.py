@@ -6,9 +6,11 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
@@ -19,12 +21,12 @@ from tidewise.host.spark_home import find_spark
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]  # ships no types
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
 
 _ANSWER_S = 5.0
 """How long a master may take to accept a connection."""
 _END_S = 60.0
-"""How long Java may take to end."""
+"""How long Java may take to end by itself."""
 _LOOPBACK = ("127.0.0.1", "localhost")
 _MASTER = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|spark://[^:,]+:\d+(,[^:,]+:\d+)*|yarn|k8s://.+")
 _CAUSE = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
@@ -34,6 +36,8 @@ _CAUSE = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
 def spark_context(master: str) -> Iterator[SparkContext]:
     """The Spark that runs in this process already, or a new one on this master, stopped at the end.
 
+    Java ends with it, unless it was there before: a program whose own Spark has stopped keeps its Java.
+
     BadInputError where Spark or Java is missing; TemporaryError where nobody listens at the master's address.
     """
     if not _MASTER.fullmatch(master):
@@ -41,27 +45,23 @@ def spark_context(master: str) -> Iterator[SparkContext]:
     find_spark()
     find_java()
     try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - an optional extra: only those who sweep need it
+        from pyspark import SparkContext  # noqa: PLC0415 - an optional extra: only those who sweep need it
     except ImportError as error:
         raise BadInputError("PySpark is not installed: pip install 'tidewise[spark]'") from error
-    running = SparkSession.getActiveSession()
+    # Not the active session: that belongs to a thread, and a context needs none.
+    running = SparkContext._active_spark_context  # noqa: SLF001 - getOrCreate() would start one
     if running is not None:
-        yield running.sparkContext
+        yield running
         return
     _require_listener(master)
     # Spark would take the first python3 on the path for its workers, which need not know this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    on_interrupt = signal.getsignal(signal.SIGINT)
-    with tempfile.TemporaryFile() as log:
-        context, gateway = _start(master, log)
+    with tempfile.TemporaryFile() as log, _interrupts_kept(), _java(master, log) as gateway:
+        context = _start(master, gateway)
         try:
             yield context
         finally:
-            context.stop()
-            _end_java(gateway)
-            if threading.current_thread() is threading.main_thread():
-                # Spark answers Ctrl-C by cancelling its jobs, also when it has none any more.
-                signal.signal(signal.SIGINT, on_interrupt)
+            _stop(context)
 
 
 def cause(text: str) -> str:
@@ -71,38 +71,80 @@ def cause(text: str) -> str:
     return str(causes[-1]) if causes else next(iter(text.splitlines()), "for an unknown reason")
 
 
-def _start(master: str, log: IO[bytes]) -> tuple[SparkContext, JavaGateway]:
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - looked for by the caller
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Spark answers Ctrl-C by cancelling its jobs, also when it has none any more: afterwards all is as before."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _java(master: str, log: IO[bytes]) -> Iterator[JavaGateway]:
+    """The Java of this process, or a new one that ends here."""
+    from pyspark import SparkContext  # noqa: PLC0415 - looked for by the caller
     from pyspark.errors import PySparkException  # noqa: PLC0415 - the same
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - the same
 
-    conf = SparkConf().setMaster(master).setAppName("tidewise").set("spark.ui.enabled", "false")
-    if _is_here(master):
-        conf = conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
+    there = SparkContext._gateway  # noqa: SLF001 - nothing else says whether there is one
+    if there is not None:
+        yield there
+        return
     try:
-        gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]  # it has no types
+        gateway = launch_gateway(_conf(master), popen_kwargs={"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]  # it has no types
     except (PySparkException, OSError) as error:
         log.seek(0)
         told = log.read().decode(errors="replace").strip()
         raise PermanentError(f"Spark could not be started: {cause(told or str(error))}") from error
     try:
-        return SparkContext(conf=conf, gateway=gateway), gateway
-    except Exception as error:
+        yield gateway
+    finally:
+        # Or the next would call the Java that has ended.
+        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - nothing else takes them back
         _end_java(gateway)
+
+
+def _start(master: str, gateway: JavaGateway) -> SparkContext:
+    from pyspark import SparkContext  # noqa: PLC0415 - looked for by the caller
+
+    try:
+        return SparkContext(conf=_conf(master), gateway=gateway)
+    except Exception as error:
         raise PermanentError(f"Spark could not be started on {master}: {cause(str(error))}") from error
+
+
+def _conf(master: str) -> SparkConf:
+    from pyspark import SparkConf  # noqa: PLC0415 - looked for by the caller
+
+    conf = SparkConf().setMaster(master).setAppName("tidewise").set("spark.ui.enabled", "false")
+    if _is_here(master):
+        conf = conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
+    return conf
+
+
+def _stop(context: SparkContext) -> None:
+    with warnings.catch_warnings():
+        # That Java was killed is told by whoever waits for its answers.
+        warnings.filterwarnings("ignore", "Unable to cleanly shutdown Spark JVM", RuntimeWarning)
+        context.stop()
 
 
 def _end_java(gateway: JavaGateway) -> None:
     """Spark would keep its Java process until Python ends."""
-    from pyspark import SparkContext  # noqa: PLC0415 - looked for by the caller
-
     with suppress(OSError):  # it may have ended by itself
         gateway.shutdown()
     process = gateway.proc
-    if process is not None:
-        process.stdin.close()
+    if process is None:
+        return
+    process.stdin.close()
+    try:
         process.wait(timeout=_END_S)
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - or the next would call the Java that has ended
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _addresses(master: str) -> list[tuple[str, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -95,6 +96,13 @@ def _answer(
         yield answer
 
 
+def _lost_java() -> tuple[type[Exception], ...]:
+    """What a call raises where Java was killed."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - comes with PySpark; no types
+
+    return Py4JError, OSError
+
+
 class _Job(Generic[Task, Answer]):
     """A Spark job beside this thread, which must be free to tell how it goes and to hear Ctrl-C."""
 
@@ -118,13 +126,17 @@ class _Job(Generic[Task, Answer]):
 
     def __exit__(self, *_: object) -> None:
         if not self.over.is_set():
-            self._context.cancelJobGroup(_GROUP)
+            with suppress(*_lost_java()):  # a job without its Java is over
+                self._context.cancelJobGroup(_GROUP)
         self._thread.join(timeout=_CANCEL_S)
 
     def is_running(self) -> bool:
-        """Whether any task is on a worker."""
+        """Whether any task is on a worker; not so without Java, which the answers tell."""
         tracker = self._context.statusTracker()
-        stages = (tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds())
+        try:
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        except _lost_java():
+            return False
         return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
 
     def answers(self) -> list[Answer]:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
+from scipy.special import log_ndtr, ndtri
 
 from tidewise.core import Estimate, InvalidValueError
 from tidewise.core.checks import require
 from tidewise.qos.candidates import Floats
 
-_LEAST_SD = 1e-12
+LEAST_SD = 1e-12
 """A spread below this is none."""
 _LARGEST_LOG = 100.0
 """Beyond e^100 everything is 'never'; further out, squares of it would overflow."""
@@ -24,6 +24,9 @@ class Belief:
 
     log_mean: Floats
     log_sd: Floats
+    never: Floats | None = None
+    """How likely each row's quantity has no end at all; None where that cannot be. Median, mean and quantiles take
+    this for a long time; no limit, however large, is kept by it."""
 
     def __post_init__(self) -> None:
         require(self.log_mean.ndim == 1, "a belief has one row per candidate")
@@ -31,6 +34,10 @@ class Belief:
         if not (np.isfinite(self.log_mean).all() and np.isfinite(self.log_sd).all()):
             raise InvalidValueError("a belief must be finite: something that never happens is a very large number")
         require(bool((self.log_sd >= 0.0).all()), "the spreads of a belief must not be negative")
+        if self.never is not None:
+            require(self.never.shape == self.log_mean.shape, "a belief needs as many chances of 'never' as means")
+            likely = bool(((self.never >= 0.0) & (self.never <= 1.0)).all())
+            require(likely, "the chances of 'never' must lie between 0 and 1")
 
     @classmethod
     def of(cls, median: Floats, log_sd: Floats | float) -> Belief:
@@ -56,13 +63,21 @@ class Belief:
 
     def probability_at_most(self, limit: float | Floats) -> Floats:
         """How likely each row's quantity is not to exceed the limit (one for all, or one per row)."""
+        return np.asarray(np.exp(self.log_probability_at_most(limit)), dtype=np.float64)
+
+    def log_probability_at_most(self, limit: float | Floats) -> Floats:
+        """The logarithm of that, which tells the hopeless apart; minus infinity for what cannot be."""
         limits = np.broadcast_to(np.asarray(limit, dtype=np.float64), self.log_mean.shape)
         require(not bool(np.isnan(limits).any()), "a limit must be a number")
         positive = limits > 0.0
         over = np.log(np.where(positive, limits, 1.0)) - self.log_mean
-        certain = self.log_sd < _LEAST_SD
-        chance = np.where(certain, over >= 0.0, ndtr(over / np.where(certain, 1.0, self.log_sd)))
-        return np.where(positive, chance, 0.0)
+        certain = self.log_sd < LEAST_SD
+        doubtful = log_ndtr(over / np.where(certain, 1.0, self.log_sd))
+        chance = np.where(certain, np.where(over >= 0.0, 0.0, -np.inf), doubtful)
+        if self.never is not None:
+            with np.errstate(divide="ignore"):  # what never ends for certain has no chance: minus infinity
+                chance = np.minimum(chance, np.log1p(-self.never))
+        return np.where(positive, chance, -np.inf)
 
     def estimate(self, row: int) -> Estimate:
         """One row as a normal estimate of the same mean and standard deviation."""
@@ -72,7 +87,7 @@ class Belief:
 
     def at(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice) -> Belief:
         """Only these rows."""
-        return Belief(self.log_mean[rows], self.log_sd[rows])
+        return Belief(self.log_mean[rows], self.log_sd[rows], None if self.never is None else self.never[rows])
 
 
 def _exp(logarithm: Floats) -> Floats:

@@ -127,19 +127,10 @@ class Candidates:
         )
 
     @cached_property
-    def varying(self) -> npt.NDArray[np.bool_]:
-        """Which of the axes in `scaled` differ between rows."""
-        return np.asarray(np.ptp(self.scaled, axis=0) > 0.0, dtype=np.bool_)
-
-    @cached_property
     def features(self) -> Floats:
         """What a Gaussian process sees of each row: the axes that vary, about 0..1; one column where none does."""
-        return self.features_of(self)
-
-    def features_of(self, others: Candidates) -> Floats:
-        """The features of other configurations (profiled ones, say) on the axes of this table."""
-        axes = np.flatnonzero(self.varying)
-        return others.scaled[:, axes if len(axes) else [0]]
+        axes = np.flatnonzero(np.ptp(self.scaled, axis=0) > 0.0)
+        return self.scaled[:, axes if len(axes) else [0]]
 
     def row_of(self, configuration: Configuration) -> int | None:
         """Where a configuration stands; the first of equal ones, None where it is not in the table."""

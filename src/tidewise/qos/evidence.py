@@ -72,9 +72,9 @@ class Stretches:
         wanted_s = min(LONGEST_S, max(SHORTEST_S, _INTERVALS * observation.configuration.commit_interval_s))
         if self._gathered_s < wanted_s or (self._gathered_s < LONGEST_S and not _shows_enough(self._windows)):
             return None
-        windows, length_s = self._windows, self._gathered_s
+        windows = self._windows
         self._drop()
-        return _said_by(windows, length_s)
+        return _said_by(windows)
 
     def _drop(self) -> None:
         self._windows = []
@@ -83,7 +83,7 @@ class Stretches:
 
 def _shows_enough(windows: list[Observation]) -> bool:
     """Whether an overloaded job, whose batches grow ever longer, has ended a few of them."""
-    busy = sum(window.busy_share or 0.0 for window in windows) / len(windows)
+    busy = _mean(windows, [window.busy_share or 0.0 for window in windows])
     return busy < _SATURATED or sum(window.processed_rate_per_s > 0.0 for window in windows) >= _FEWEST_ENDS
 
 
@@ -93,16 +93,23 @@ def _between_ends(windows: list[Observation]) -> list[Observation]:
     return windows[ends[0] + 1 : ends[-1] + 1] if len(ends) > 1 else []
 
 
-def _said_by(windows: list[Observation], length_s: float) -> Evidence | None:
-    arrived = sum(window.input_rate_per_s * window.window_s for window in windows) / length_s
-    processed = sum(window.processed_rate_per_s * window.window_s for window in windows) / length_s
+def _mean(windows: list[Observation], values: list[float]) -> float:
+    """A window counts by its length; 0 where there is none."""
+    length_s = sum(window.window_s for window in windows)
+    total = sum(value * window.window_s for value, window in zip(values, windows, strict=True))
+    return total / length_s if length_s > 0.0 else 0.0
+
+
+def _said_by(windows: list[Observation]) -> Evidence | None:
+    arrived = _mean(windows, [window.input_rate_per_s for window in windows])
+    processed = _mean(windows, [window.processed_rate_per_s for window in windows])
     busy_shares = [window.busy_share for window in windows if window.busy_share is not None]
-    busy = sum(busy_shares) / len(busy_shares) if len(busy_shares) == len(windows) else None
+    busy = _mean(windows, busy_shares) if len(busy_shares) == len(windows) else None
     memory = [window.memory_share for window in windows if window.memory_share is not None]
-    states = [window.state_mib for window in windows if window.state_mib is not None]
+    states = [(window, window.state_mib) for window in windows if window.state_mib is not None]
     if busy is not None and busy >= _SATURATED:
         whole = _between_ends(windows)
-        processed = sum(each.processed_rate_per_s for each in whole) / max(1, len(whole))
+        processed = _mean(whole, [window.processed_rate_per_s for window in whole])
     full, at_least, keeps_up = full_rate(arrived, processed, busy)
     return Evidence(
         configuration=windows[-1].configuration,
@@ -117,7 +124,7 @@ def _said_by(windows: list[Observation], length_s: float) -> Evidence | None:
             if window.latency_p95_s is not None or window.latency_p50_s is not None
         ),
         memory_share=max(memory) if memory else None,
-        state_mib=sum(states) / len(states) if states else None,
+        state_mib=_mean([window for window, _ in states], [mib for _, mib in states]) if states else None,
     )
 
 

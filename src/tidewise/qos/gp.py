@@ -157,6 +157,11 @@ class GaussianProcess:
         return np.asarray(np.exp(self._log_lengths))
 
     @property
+    def noise_sd(self) -> float:
+        """Spread of a measurement beside noise that is known, in units of y."""
+        return self.noise * self._scaling.sd
+
+    @property
     def hyperparameters(self) -> Floats:
         """Logs of the lengths, of the amplitude and of the noise."""
         return np.concatenate([self._log_lengths, [math.log(self.amplitude), math.log(self.noise)]])
@@ -206,15 +211,6 @@ class GaussianProcess:
         precision = np.diag(inverse)
         sd = self._scaling.sd
         return self.y - sd * self._weights / precision, sd / np.sqrt(precision)
-
-    def conditioned(self, x: Floats, y: Floats, *, noise_sd: Floats | None = None) -> GaussianProcess:
-        """The same hyperparameters, more data."""
-        x, y, known = _checked(x, y, noise_sd)
-        return self.with_data(
-            np.vstack([self.x, self._rows(x)]),
-            np.concatenate([self.y, y]),
-            noise_sd=np.concatenate([self._noise_sd, known]),
-        )
 
     def with_data(self, x: Floats, y: Floats, *, noise_sd: Floats | None = None) -> GaussianProcess:
         """The same hyperparameters, other data in place of these."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidewise.core import Configuration
+from tidewise.core import Configuration, InvalidValueError
 from tidewise.qos.belief import Belief
 from tidewise.qos.candidates import Candidates, Floats
-from tidewise.qos.capacity import GUARD
+from tidewise.qos.capacity import GUARD, Capacity
 from tidewise.qos.fit import Fit, fit, spread_of
 from tidewise.qos.monotone import decreasing, highest_of_less
 from tidewise.qos.physics import Physics
@@ -43,6 +43,8 @@ class Latencies:
     p50: Belief
     p95: Belief
     p99: Belief
+    noise: Floats
+    """Of p95: the part of the spread that stays however often it is measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +114,10 @@ class Latency:
             physics.p95_over_p50,
             physics.p99_over_p95,
         )
-        self._points = Points(5)
+        self._points = Points(5, logarithms=len(LEVELS), always=(_RATE,))
         self._fit: Fit | None = None
+        self._fitted_to = 0
+        """How many windows the capacity had learnt from that the fit was made with."""
         self._residual: Residual | None = None
         self._noise = _Noise.prior()
 
@@ -142,29 +146,23 @@ class Latency:
         self._points.clear()
         self._fit = None
 
-    def refit(self, capacity: Belief | None) -> None:
-        """Learn from all points; the capacity of each of `seen()` stands in where no busy share was reported."""
-        if self._fit is not None:
+    def refit(self, capacity: Capacity) -> None:
+        """Learn from all points, where anything is new; the capacity stands in where no busy share was reported."""
+        if self._fit is not None and self._fitted_to == capacity.windows:
             return
         table = self._points.table()
+        self._fitted_to = capacity.windows
         if table is None:
             self._fit, self._residual = Fit.prior(self._usual), None
             self._noise = _Noise.prior()
-        else:
+        elif self._fit is None or not (table.weights[:, _LOAD] > 0.0).all():
             self._fit, self._residual, self._noise = self._fitted(table, capacity)
 
-    def seen(self) -> Candidates | None:
-        """The configurations of the points, where `refit` is due."""
-        if self._fit is not None:
-            return None
-        table = self._points.table()
-        return None if table is None else table.candidates
-
-    def _fitted(self, table: Table, capacity: Belief | None) -> tuple[Fit, Residual | None, _Noise]:
-        load = table.means[:, _LOAD]
-        if capacity is not None:
-            reckoned = np.minimum(FULLEST, table.means[:, _RATE] / capacity.median)
-            load = np.where(table.weights[:, _LOAD] > 0.0, load, reckoned)
+    def _fitted(self, table: Table, capacity: Capacity) -> tuple[Fit, Residual | None, _Noise]:
+        load, reported = table.means[:, _LOAD], table.weights[:, _LOAD] > 0.0
+        if not reported.all():
+            reckoned = np.minimum(FULLEST, table.means[:, _RATE] / capacity.predict(table.candidates).median)
+            load = np.where(reported, load, reckoned)
         rows, levels = np.nonzero(table.weights[:, : len(LEVELS)] > 0.0)
         if len(rows) == 0:
             return Fit.prior(self._usual), None, _Noise.prior()
@@ -195,14 +193,15 @@ class Latency:
 
     def predict(self, candidates: Candidates, log_load: Floats, log_load_sd: Floats) -> Latencies:
         """What is believed at these utilisations (rate over capacity, in logarithms, with their spread)."""
-        if self._fit is None:
-            self.refit(None)
-        found = self._fit if self._fit is not None else Fit.prior(self._usual)
+        found = self._fit
+        if found is None:
+            raise InvalidValueError("latencies are foretold from a fit: call refit after learn and before predict")
         intervals = candidates.commit_interval_s
         middle = np.full(len(candidates), _MEDIUM)
         parameters_sd = found.sd_of(lambda logs: self._log_latency(logs, intervals, middle, _P95))
         usual, heavy = np.exp(np.minimum(log_load, 50.0)), np.exp(np.minimum(log_load + GUARD * log_load_sd, 50.0))
-        variance = parameters_sd**2 + self._noise.variance(intervals, usual)
+        noise = self._noise.variance(intervals, usual)
+        variance = parameters_sd**2 + noise
         beside = np.zeros(len(candidates))
         if self._residual is not None:
             beside, beside_sd = self._residual.predict(candidates)
@@ -216,7 +215,8 @@ class Latency:
             low = decreasing(candidates, median + beside)
             high = np.maximum(low, -highest_of_less(candidates, -(median + beside + GUARD * sd)))
             beliefs.append(Belief(low, (high - low) / GUARD))
-        return Latencies(p50=beliefs[0], p95=beliefs[1], p99=beliefs[2])
+        stays = np.minimum(np.sqrt(noise), beliefs[_P95].log_sd)
+        return Latencies(p50=beliefs[0], p95=beliefs[1], p99=beliefs[2], noise=stays)
 
     def _log_latency(self, logs: Floats, interval_s: Floats, load: Floats, level: int) -> Floats:
         """The formula: rises with the load, and with the level."""

@@ -39,7 +39,7 @@ class Memory:
 
     def __init__(self, physics: Physics) -> None:
         self._usual = (physics.executor_base_mib, physics.slot_mib, physics.state_skew)
-        self._points = Points(3)
+        self._points = Points(3, always=(_USED, _RATE))
         self._known: _Known | None = None
 
     def learn(

@@ -52,8 +52,13 @@ class Outlook:
     latency_p95: Belief
     latency_p99: Belief
     """Seconds, of one window of a report in steady operation."""
+    latency_noise: Floats
+    """How much of the spread of `latency_p95` stays however often it is measured: a standard deviation of the
+    logarithm, of one window around what is usual."""
     recovery: Belief
     """Seconds, from the worst single failure at the worst moment."""
+    recovery_noise: Floats
+    """The same of `recovery`: of one failure around what is usual for its kind."""
     capacity: Belief
     """Records per second."""
     overload_probability: Floats
@@ -186,11 +191,14 @@ class JobModel:
         latencies = self._latencies(candidates, capacity, rate, rate_log_sd)
         off = math.log(rate) - capacity.log_mean
         sure = np.maximum(1e-9, np.hypot(capacity.log_sd, rate_log_sd))
+        recovery, recovery_noise = self.recovery.predict_with_noise(candidates, capacity, load)
         return Outlook(
             latency_p50=latencies.p50,
             latency_p95=latencies.p95,
             latency_p99=latencies.p99,
-            recovery=self.recovery.predict(candidates, capacity, load),
+            latency_noise=latencies.noise,
+            recovery=recovery,
+            recovery_noise=recovery_noise,
             capacity=capacity,
             overload_probability=decreasing(candidates, ndtr(off / sure)),
             out_of_memory_probability=self.memory.out_of_memory_probability(candidates, rate),
@@ -221,8 +229,7 @@ class JobModel:
         return self.capacity.predict(candidates, speed=self._physics.speed(share))
 
     def _latencies(self, candidates: Candidates, capacity: Belief, rate: float, rate_log_sd: float) -> Latencies:
-        seen = self.latency.seen()
-        self.latency.refit(None if seen is None else self.capacity.predict(seen))
+        self.latency.refit(self.capacity)
         return self.latency.predict(
             candidates, math.log(rate) - capacity.log_mean, np.hypot(capacity.log_sd, rate_log_sd)
         )

@@ -79,13 +79,8 @@ class OutageFit:
 
 
 @on_one_thread
-def fit_outage(
-    usual: Usual, physics: Physics, seen: Sequence[Recovered], *, start: OutageFit | None = None
-) -> OutageFit:
-    """The most probable numbers, and a normal belief around them; without any recovery, what is usual.
-
-    `start`: a fit on nearly the same recoveries, to begin from.
-    """
+def fit_outage(usual: Usual, physics: Physics, seen: Sequence[Recovered]) -> OutageFit:
+    """The most probable numbers, and a normal belief around them; without any recovery, what is usual."""
     slack = (np.log(_usual_slack_s(physics)), _SLACK_SD)
     prior_mean, prior_sd = np.array(
         [(np.log(usual.median), usual.log_sd), _PILING, _COLD, slack, _DOWN_SPREAD], dtype=np.float64
@@ -96,12 +91,11 @@ def fit_outage(
     # Two ways to explain the same recoveries: catching up takes its part of them, or nearly all of it is downtime.
     middle_s = float(np.median([max(LEAST_S, one.took_s) for one in seen]))
     all_down = np.array([np.log(middle_s), *prior_mean[1:3], np.log(0.5 * middle_s), prior_mean[4]])
-    starts = [prior_mean if start is None else start.mean, all_down]
     box = [(mean - 5.0 * sd, mean + 5.0 * sd) for mean, sd in zip(prior_mean, prior_sd, strict=True)]
     box[0] = (np.log(0.05), np.log(NEVER_S))
     found = [
         minimize(surprise.with_slope, first, jac=True, method="L-BFGS-B", bounds=box, options={"maxiter": _ROUNDS})
-        for first in starts
+        for first in (prior_mean, all_down)
     ]
     best = np.asarray(min(found, key=lambda one: float(one.fun)).x, dtype=np.float64)
     return OutageFit(mean=best, root=_root(surprise, best, prior_sd))

@@ -89,10 +89,6 @@ class Physics:
         require(self.p95_over_p50.median >= 1.0, "p95_over_p50 must be at least 1")
         require(self.p99_over_p95.median >= 1.0, "p99_over_p95 must be at least 1")
 
-    def downtime(self, kind: str) -> Usual:
-        """Seconds without processing after a failure of this kind."""
-        return self.downtimes.get(kind, self.other_downtime)
-
     def speed(self, memory_share: Floats) -> Floats:
         """What is left of the capacity when memory fills: all of it up to the knee, then falling evenly."""
         over = np.clip((memory_share - self.knee_share) / (1.0 - self.knee_share), 0.0, 1.0)

@@ -16,7 +16,8 @@ _MEMORY = 60.0
 """A mean follows what is new as if it rested on at most this many windows: a job that slowly drifts is followed."""
 _BUCKETS_PER_DOUBLING = 2.0
 """Rates closer than this are the same."""
-_NUMBERS = ("weights", "means", "variances")
+_LARGEST, _LARGEST_LOG = 1e15, 750.0
+"""Beyond what any quantity can be, and beyond the logarithm of any number at all."""
 
 
 @dataclass(slots=True)
@@ -64,6 +65,10 @@ class Points:
 
     columns: int
     limit: int = 128
+    logarithms: int = 1
+    """So many of the columns, the first ones, hold logarithms."""
+    always: tuple[int, ...] = (0,)
+    """The columns that every window shows."""
     _points: dict[tuple[Configuration, int], Point] = field(default_factory=dict)
     _count: int = 0
 
@@ -136,16 +141,30 @@ class Points:
         points: dict[tuple[Configuration, int], Point] = {}
         for plain in saved["points"]:  # type: ignore[attr-defined]  # as above
             configuration = configuration_from(plain["configuration"])
-            weights, means, variances = (_finite(plain[name], self.columns) for name in _NUMBERS)
-            point = Point(configuration, weights, means, variances, int(plain["seen"]))
+            point = Point(
+                configuration,
+                _numbers(plain["weights"], self.columns, least=0.0, most=_MEMORY),
+                [
+                    *_numbers(
+                        plain["means"][: self.logarithms], self.logarithms, least=-_LARGEST_LOG, most=_LARGEST_LOG
+                    ),
+                    *_numbers(
+                        plain["means"][self.logarithms :], self.columns - self.logarithms, least=0.0, most=_LARGEST
+                    ),
+                ],
+                _numbers(plain["variances"], self.columns, least=0.0, most=_LARGEST**2),
+                int(plain["seen"]),
+            )
+            if any(point.weights[column] < 1.0 for column in self.always):
+                raise ValueError(f"a point that no window stands behind: weights {point.weights!r}")
             points[configuration, int(plain["bucket"])] = point
         if len(points) > self.limit:
             raise ValueError(f"{len(points)} points where at most {self.limit} are kept")
         self._points, self._count = points, count
 
 
-def _finite(values: Sequence[object], columns: int) -> list[float]:
+def _numbers(values: Sequence[object], count: int, *, least: float, most: float) -> list[float]:
     numbers = [float(value) for value in values]  # type: ignore[arg-type]  # a TypeError is what damage should give
-    if len(numbers) != columns or not all(math.isfinite(number) for number in numbers):
-        raise ValueError(f"expected {columns} finite numbers, not {values!r}")
+    if len(numbers) != count or not all(least <= number <= most for number in numbers):
+        raise ValueError(f"expected {count} numbers between {least:g} and {most:g}, not {values!r}")
     return numbers

@@ -54,6 +54,12 @@ _WORTH, _FADING, _FARTHEST = 5.0, 0.97, 2.5
 _Outages = list[Outage]
 """What a kind of failure does, at each of the points."""
 
+_NEVER_LOG = float(np.log(NEVER_S))
+_ANY_KIND = "any"
+"""Stands for the failures to come where none was seen and none is known beforehand."""
+_SUREST = 1.0 - 1e-9
+"""A few points do not make it impossible that a job recovers: the hopeless can still be told apart."""
+
 _SHIFTS = _normal_points(_POINTS, PARAMETERS + 5, seed=3)
 
 
@@ -92,13 +98,15 @@ class RecoveryModel:
         self._physics = physics
         self._seen: dict[str, deque[Recovered]] = {}
         self._fits: dict[str, OutageFit] = {}
-        self._stale: set[str] = set()
+        self._usual = {_plain(name): usual for name, usual in physics.downtimes.items()}
+        self._names = {_plain(name): name for name in physics.downtimes}
+        """What each kind was called when it was first heard of."""
         self._records: dict[str, _Record] = {}
 
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kinds of failure that were seen or are known beforehand."""
-        return tuple(dict.fromkeys([*map(_plain, self._physics.downtimes), *self._seen]))
+        return tuple(self._names[kind] for kind in dict.fromkeys([*self._usual, *self._seen]))
 
     @on_one_thread
     def learn(
@@ -134,7 +142,7 @@ class RecoveryModel:
         )
         name = _plain(kind)
         if not censored and len(self._seen.get(name, ())) >= _TOLD_FROM:
-            told = self._worst(
+            told, _ = self._worst(
                 (name,),
                 Candidates.listing([configuration]),
                 capacity,
@@ -142,25 +150,32 @@ class RecoveryModel:
                 worst_moment=just_before_commit,
             )
             self._records[name] = self._records.get(name, _Record()).with_one(took_s, told)
+        self._names.setdefault(name, kind)
         # Taken out and put back, so that the kind that was not seen for longest comes first.
         kept = self._seen.pop(name, deque(maxlen=MOST_RECOVERIES))
         kept.append(one)
         self._seen[name] = kept
         if len(self._seen) > MOST_KINDS:
             self._forget(next(iter(self._seen)))
-        self._stale.add(name)
+        self._fits.pop(name, None)
 
     def widen(self) -> None:
         """Believe what was seen only half as firmly: the program has changed, the cluster has not."""
         for name, kept in self._seen.items():
             self._seen[name] = deque((replace(one, weight=0.5 * one.weight) for one in kept), maxlen=MOST_RECOVERIES)
         self._records.clear()
-        self._stale.update(self._seen)
+        self._fits.clear()
 
     @on_one_thread
     def predict(self, candidates: Candidates, capacity: Belief, forecast: Forecast) -> Belief:
         """Recovery from the worst kind of failure that was seen or is known, just before a commit."""
-        return self._worst(self.kinds, candidates, capacity, forecast, worst_moment=True)
+        return self.predict_with_noise(candidates, capacity, forecast)[0]
+
+    @on_one_thread
+    def predict_with_noise(self, candidates: Candidates, capacity: Belief, forecast: Forecast) -> tuple[Belief, Floats]:
+        """The same, and how much of its spread stays however many failures were seen: that of a single one."""
+        kinds = dict.fromkeys([*self._usual, *self._seen]) or (_ANY_KIND,)
+        return self._worst(kinds, candidates, capacity, forecast, worst_moment=True)
 
     @on_one_thread
     def predict_kind(
@@ -173,14 +188,14 @@ class RecoveryModel:
         just_before_commit: bool = True,
     ) -> Belief:
         """Recovery from one kind of failure: just before a commit, which is the worst moment, or at any moment."""
-        return self._worst((_plain(kind),), candidates, capacity, forecast, worst_moment=just_before_commit)
+        return self._worst((_plain(kind),), candidates, capacity, forecast, worst_moment=just_before_commit)[0]
 
     def save(self) -> dict[str, object]:
         """All that was learnt, as plain data."""
         return {
             "format": FORMAT,
-            "seen": {kind: [asdict(one) for one in kept] for kind, kept in self._seen.items()},
-            "records": {kind: asdict(record) for kind, record in self._records.items()},
+            "seen": {self._names[kind]: [asdict(one) for one in kept] for kind, kept in self._seen.items()},
+            "records": {self._names[kind]: asdict(record) for kind, record in self._records.items()},
         }
 
     @classmethod
@@ -190,15 +205,17 @@ class RecoveryModel:
         model = cls(physics)
         with damage_told():
             seen = saved["seen"]
-            model._seen = {
-                str(kind): deque((Recovered(**one) for one in kept), maxlen=MOST_RECOVERIES)
-                for kind, kept in seen.items()  # type: ignore[attr-defined]  # what is no mapping is damage
-            }
+            for name, kept in seen.items():  # type: ignore[attr-defined]  # what is no mapping is damage
+                require_text("kind", name)
+                model._names.setdefault(_plain(name), name)
+                model._seen[_plain(name)] = deque((Recovered(**one) for one in kept), maxlen=MOST_RECOVERIES)
             records = saved["records"]
-            model._records = {
-                str(kind): _Record(**record)
-                for kind, record in records.items()  # type: ignore[attr-defined]  # the same
-            }
+            for name, record in records.items():  # type: ignore[attr-defined]  # the same
+                model._records[_plain(name)] = _Record(**record)
+            if not model._records.keys() <= model._seen.keys():
+                raise ValueError("a record of a kind of which no recovery is kept")
+        while len(model._seen) > MOST_KINDS:
+            model._forget(next(iter(model._seen)))
         return model
 
     def _worst(
@@ -209,22 +226,27 @@ class RecoveryModel:
         forecast: Forecast,
         *,
         worst_moment: bool,
-    ) -> Belief:
+    ) -> tuple[Belief, Floats]:
         require(len(capacity) == len(candidates), "a recovery needs one capacity per candidate")
         middle = np.full(len(candidates), -np.inf)
-        upper = middle.copy()
+        upper, noise, never = middle.copy(), np.zeros(len(candidates)), np.zeros(len(candidates))
         for kind, outages in _worst_ones({kind: self._outages(kind) for kind in kinds}):
             took_log = self._points(outages, candidates, capacity, forecast, at_worst=worst_moment)
+            narrowing = self._records.get(kind, _Record()).narrowing
+            noise_of_kind = narrowing * _noise(took_log)
+            never = np.maximum(never, (took_log >= _NEVER_LOG).mean(axis=0))
+            took_log.sort(axis=0)
             usual, high = _quantile(took_log, 0.5), _quantile(took_log, _UPPER)
+            noise = np.where(usual >= middle, noise_of_kind, noise)
             middle = np.maximum(middle, usual)
-            upper = np.maximum(upper, usual + self._records.get(kind, _Record()).narrowing * (high - usual))
-        spread = (upper - middle) / float(ndtri(_UPPER))
-        return Belief(middle, np.maximum(spread, MODEL_SD))
+            upper = np.maximum(upper, usual + narrowing * (high - usual))
+        spread = np.maximum((upper - middle) / float(ndtri(_UPPER)), MODEL_SD)
+        return Belief(middle, spread, np.minimum(never, _SUREST)), np.minimum(noise, spread)
 
     def _points(
         self, outages: _Outages, candidates: Candidates, capacity: Belief, forecast: Forecast, *, at_worst: bool
     ) -> Floats:
-        """Logarithms of the recoveries: one line per point, in ascending order in every column."""
+        """Logarithms of the recoveries: one line per point."""
         batch_cost_s = overhead_s(self._physics)
         points = np.empty((_POINTS, len(candidates)))
         for line, outage in enumerate(outages):
@@ -237,9 +259,8 @@ class RecoveryModel:
                 phase=1.0 if at_worst else float(ndtr(moment)),
                 overhead_s=batch_cost_s,
             )
-            took_s = took_s * float(np.exp(MODEL_SD * rest)) + RESOLUTION_S * rest
-            points[line] = np.log(np.clip(took_s, LEAST_S, NEVER_S))
-        points.sort(axis=0)
+            about_s = np.clip(took_s * float(np.exp(MODEL_SD * rest)) + RESOLUTION_S * rest, LEAST_S, NEVER_S)
+            points[line] = np.where(np.maximum(took_s, about_s) >= NEVER_S, _NEVER_LOG, np.log(about_s))
         return points
 
     def _outages(self, kind: str) -> _Outages:
@@ -248,19 +269,18 @@ class RecoveryModel:
 
     def _fit(self, kind: str) -> OutageFit:
         fit = self._fits.get(kind)
-        if fit is None or kind in self._stale:
-            known = {_plain(name): usual for name, usual in self._physics.downtimes.items()}
-            usual = known.get(kind, self._physics.other_downtime)
-            fit = fit_outage(usual, self._physics, self._seen.get(kind, ()), start=fit)
-            self._fits[kind] = fit
-            self._stale.discard(kind)
+        if fit is None:
+            usual = self._usual.get(kind, self._physics.other_downtime)
+            # Never from the last fit: what is said must not depend on when one asked before.
+            fit = self._fits[kind] = fit_outage(usual, self._physics, self._seen.get(kind, ()))
         return fit
 
     def _forget(self, kind: str) -> None:
         self._seen.pop(kind)
         self._records.pop(kind, None)
         self._fits.pop(kind, None)
-        self._stale.discard(kind)
+        if kind not in self._usual:
+            self._names.pop(kind)
 
 
 def _worst_ones(kinds: Mapping[str, _Outages]) -> list[tuple[str, _Outages]]:
@@ -270,6 +290,13 @@ def _worst_ones(kinds: Mapping[str, _Outages]) -> list[tuple[str, _Outages]]:
         if not any(all(map(Outage.is_no_worse_than, outages, other)) for _, other in worst):
             worst.append((kind, outages))
     return worst
+
+
+def _noise(took_log: Floats) -> Floats:
+    """What the luck of one failure and what no sum tells make of the logarithms."""
+    # The points are uncorrelated along their dimensions: a mean of products is the slope along one of them.
+    by_luck, by_rest = (_SHIFTS[:, column] @ took_log / _POINTS for column in (PARAMETERS, -1))
+    return np.asarray(np.hypot(by_luck, by_rest), dtype=np.float64)
 
 
 def _flat(rate_per_s: float) -> Forecast:

@@ -32,9 +32,7 @@ class Residual:
             self._process = GaussianProcess.fit(
                 x, mean, noise_sd=np.sqrt(1.0 / total), mean=0.0, usual_sd=usual_sd, starts=1
             )
-            # The process tells its noise in units of the spread of what it was fitted on.
-            unit = math.sqrt((usual_sd**2 + float((mean**2).sum())) / (len(mean) + 1))
-            self._noise_sd = self._process.noise * unit
+            self._noise_sd = self._process.noise_sd
             self._stretch = _judged(self._process, mean)
 
     def predict(self, candidates: Candidates) -> tuple[Floats, Floats]:

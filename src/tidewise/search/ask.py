@@ -10,6 +10,7 @@ from scipy.special import ndtr, ndtri
 from tidewise.core import Configuration, Prices, Promises, Reason, format_duration
 from tidewise.core.checks import require, require_finite
 from tidewise.qos import Belief, Candidates, Floats
+from tidewise.qos.belief import LEAST_SD
 from tidewise.qos.model import Outlook
 from tidewise.search.choice import Choice, cheapest
 from tidewise.search.promises import Promise, promised
@@ -38,7 +39,7 @@ class Terms:
     measures_recovery: bool = True
     """Whether the copies are broken on purpose."""
     noise: float = 0.1
-    """Spread of the logarithm of what a profile measures."""
+    """Spread of the logarithm of what a profile measures around what is usual; that of one failure comes on top."""
     confidence: float = 0.9
     """With what probability a configuration has to keep all promises to be run."""
 
@@ -100,20 +101,30 @@ def _success(outlook: Outlook, promises: Promises, terms: Terms) -> Floats:
     for promise, (belief, limit) in limits.items():
         if promise is Promise.RECOVERY and not terms.measures_recovery:
             success = success * (belief.probability_at_most(limit) >= level)
+        elif promise is Promise.RECOVERY:
+            stays = outlook.recovery_noise
+            noise = np.hypot(terms.noise, stays)  # a copy is broken once, and one failure is not like the next
+            success = success * _trusted_after(belief, limit, level=level, noise=noise, stays=stays)
         else:
-            success = success * _trusted_after(belief, limit, level=level, noise=terms.noise)
+            stays = outlook.latency_noise
+            success = success * _trusted_after(belief, limit, level=level, noise=terms.noise, stays=stays)
     return np.asarray(success)
 
 
-def _trusted_after(belief: Belief, limit: float, *, level: float, noise: float) -> Floats:
-    """How likely a measurement is to leave no more doubt than the level allows: the belief before the belief after."""
-    variance = belief.log_sd**2
-    moves = variance / np.sqrt(variance + noise**2)  # how far the mean is expected to move
-    left = belief.log_sd * noise / np.sqrt(variance + noise**2)
+def _trusted_after(belief: Belief, limit: float, *, level: float, noise: float | Floats, stays: Floats) -> Floats:
+    """How likely a measurement is to leave no more doubt than the level allows: the belief before the belief after.
+
+    `noise`: spread of the measurement around what is usual. `stays`: the part of the belief's spread that belongs to
+    the quantity itself, which no measurement takes away.
+    """
+    doubt = np.maximum(belief.log_sd**2 - stays**2, 0.0)
+    moves = doubt / np.sqrt(doubt + noise**2)  # how far the mean is expected to move
+    left = np.sqrt(doubt * noise**2 / (doubt + noise**2) + stays**2)
     room = np.log(limit) - belief.log_mean - float(ndtri(level)) * left
-    certain = moves == 0.0
+    certain = moves < LEAST_SD
     trusted: Floats = np.where(certain, room >= 0.0, ndtr(room / np.where(certain, 1.0, moves)))
-    return trusted
+    # What has no end is not trusted by whatever was measured.
+    return trusted if belief.never is None else trusted * (1.0 - belief.never)
 
 
 def _reason(

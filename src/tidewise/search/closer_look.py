@@ -11,7 +11,7 @@ from scipy.special import log_ndtr, ndtr
 
 from tidewise.qos import Floats
 from tidewise.qos.gp import lower_root
-from tidewise.search.improvement import Strips
+from tidewise.search.improvement import Strips, expected_improvement
 from tidewise.search.pareto import Rows
 from tidewise.search.surrogate import View
 
@@ -24,6 +24,8 @@ _NO_GAIN = 1e-6
 """Of an area whose sides are e-folds; below it either all is found, or nothing can be."""
 _HOPELESS = math.log(1e-4)
 """Where nothing keeps the limits with more than this, what comes nearest is worth knowing."""
+_AS_NEAR = 0.01
+"""Candidates whose nearness differs by less are equally near: what is left is rounding."""
 _BEYOND = 0.05
 """How far beyond the dearest candidate the front ends, as a share of the range: it may be worth something too."""
 
@@ -66,11 +68,27 @@ class Search:
         chosen: list[int] = []
         for _ in range(count):
             gain = self._gain(look, chosen, draws)
-            if gain.max() < _NO_GAIN:
-                gain = self._nearness(look) if self._is_hopeless(look) else gain
             gain[np.isin(look, chosen)] = -math.inf
-            chosen.append(int(look[int(np.argmax(gain))]))
+            if gain.max() < _NO_GAIN:
+                chosen.append(self._without_gain(look, gain, chosen))
+            else:
+                chosen.append(int(look[int(np.argmax(gain))]))
         return np.array(chosen, dtype=np.int64)
+
+    def _without_gain(self, look: Rows, gain: Floats, chosen: Sequence[int]) -> int:
+        """Where none is expected to move the front: a new one, and of those as good as the best the farthest off."""
+        anchors = self._anchors(chosen)
+        everything = np.arange(len(self._places))
+        distance = _distance(self._places, anchors)
+        fresh = everything[distance > 0.0]
+        if len(fresh) and self._is_hopeless(fresh, anchors):
+            score = self._nearness(fresh, anchors)
+            best = fresh[score >= score.max() - _AS_NEAR]
+        else:
+            new = np.isin(look, fresh)
+            score = np.where(new, gain, -math.inf) if new.any() else gain
+            best = look[score == score.max()]
+        return int(best[int(np.argmax(distance[best]))])
 
     def _worth_a_look(self, count: int) -> Rows:
         """The candidates with the largest gain over the front of the expected values."""
@@ -97,12 +115,13 @@ class Search:
                 gain[block] *= ndtr((self._limits[name] - mean) / sd)
         if gain.max() < _NO_GAIN:
             everything = np.arange(len(self._places))
-            gain = self._nearness(everything) if self._is_hopeless(everything) else gain
+            if self._is_hopeless(everything, self._anchor_places):
+                gain = self._nearness(everything, self._anchor_places)
         return np.sort(np.argpartition(-gain, count)[:count])  # sorted: the first of equals is taken
 
     def _gain(self, look: Rows, chosen: Sequence[int], draws: Floats) -> Floats:
         """The gain averaged over joint samples of the functions at what was profiled, or is about to be."""
-        anchors = np.vstack([self._anchor_places, self._places[list(chosen)]])
+        anchors = self._anchors(chosen)
         costs = np.concatenate([self._anchor_log_cost, self._log_cost[list(chosen)]])
         value = _Sampled(self._views[self._objective], self._places[look], anchors, draws[:, 0])
         chances = np.ones((len(draws), len(look)))
@@ -117,23 +136,40 @@ class Search:
             total += chance * self._strips(costs[keeps], front[keeps]).gain(log_cost, mean, value.sd)
         return total / len(draws)
 
-    def _is_hopeless(self, look: Rows) -> bool:
+    def _is_hopeless(self, look: Rows, anchors: Floats) -> bool:
         """Whether none of these is likely to keep the limits at all."""
         log_chance = np.zeros(len(look))
         for name, view in self._views.items():
-            mean, sd = view.glance(self._places[look], self._anchor_places)
+            mean, sd = view.glance(self._places[look], anchors)
             log_chance += log_ndtr((self._limits[name] - mean) / sd)
         return bool(log_chance.max() < _HOPELESS)
 
-    def _nearness(self, look: Rows) -> Floats:
-        """The fewer e-folds a candidate is expected to miss its limits by, the more."""
-        total = np.zeros(len(look))
+    def _nearness(self, look: Rows, anchors: Floats) -> Floats:
+        """The fewer e-folds a candidate may miss its limits by, the more: as expected, less as many as are in doubt.
+
+        By the expected miss alone, a plateau of overloaded candidates would never be left.
+        """
+        missed, variance = np.zeros(len(look)), np.zeros(len(look))
         for name, view in self._views.items():
-            total -= np.maximum(0.0, view.glance(self._places[look], self._anchor_places)[0] - self._limits[name])
-        return total
+            mean, sd = view.glance(self._places[look], anchors)
+            missed += mean - self._limits[name] + expected_improvement(mean, sd, self._limits[name])
+            variance += sd**2
+        return np.sqrt(variance) - missed
+
+    def _anchors(self, chosen: Sequence[int]) -> Floats:
+        """What was profiled, or is about to be."""
+        return np.vstack([self._anchor_places, self._places[list(chosen)]])
 
     def _strips(self, log_cost: Floats, value: Floats) -> Strips:
         return Strips.of(log_cost, value, cost_limit=self._cost_limit, value_limit=self._limits[self._objective])
+
+
+def _distance(places: Floats, others: Floats) -> Floats:
+    """Squared, of each place from the nearest of the others."""
+    distance = np.full(len(places), math.inf)
+    for other in others:
+        distance = np.minimum(distance, ((places - other) ** 2).sum(axis=1))
+    return distance
 
 
 class _Sampled:

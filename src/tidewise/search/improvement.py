@@ -13,11 +13,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from tidewise.qos import Floats
+from tidewise.qos.belief import LEAST_SD
 from tidewise.search.pareto import front_rows
 
 _SQRT_2_PI = math.sqrt(2.0 * math.pi)
-_CERTAIN = 1e-12
-"""A spread below this is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ class Strips:
 def expected_improvement(mean: Floats, sd: Floats, level: float | Floats) -> Floats:
     """By how much normal quantities are expected to lie below a level, counting 0 where they do not."""
     below = level - mean
-    certain = sd < _CERTAIN
+    certain = sd < LEAST_SD
     z = below / np.where(certain, 1.0, sd)
     density = np.exp(-0.5 * np.square(z)) / _SQRT_2_PI
     return np.maximum(np.where(certain, below, below * ndtr(z) + sd * density), 0.0)

@@ -7,14 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from tidewise.core import Promises, format_duration
 from tidewise.qos import Belief, Floats
 from tidewise.qos.model import Outlook
-
-_CERTAIN = 1e-12
-"""A spread below this is none."""
 
 
 class Promise(StrEnum):
@@ -44,10 +40,7 @@ def keeping(outlook: Outlook, promises: Promises) -> Keeping:
     logs = np.zeros(len(outlook.cost_per_hour))
     for promise, (belief, limit) in promised(outlook, promises).items():
         each[promise] = belief.probability_at_most(limit)
-        over = np.log(limit) - belief.log_mean
-        certain = belief.log_sd < _CERTAIN
-        doubtful = log_ndtr(over / np.where(certain, 1.0, belief.log_sd))
-        logs += np.where(certain, np.where(over >= 0.0, 0.0, -np.inf), doubtful)
+        logs += belief.log_probability_at_most(limit)
     each[Promise.MEMORY] = 1.0 - outlook.out_of_memory_probability
     with np.errstate(divide="ignore"):  # The logarithm of what cannot be is minus infinity, as it should be.
         logs += np.log(each[Promise.MEMORY])

@@ -73,7 +73,7 @@ class EnsembleModel:
         self._log_limit = log_limit
         self._seed = seed
         self._profiles: Sequence[Profiled] = ()
-        self._bases: dict[int, tuple[int, GaussianProcess]] = {}
+        self._bases: dict[int, tuple[Sequence[Profiled], GaussianProcess]] = {}
         self._targets: dict[int, GaussianProcess] = {}
 
     def fit(self, profiles: Sequence[Profiled], *, anew: bool = False) -> None:
@@ -89,10 +89,14 @@ class EnsembleModel:
         bases = self._fitted_bases(elsewhere)
         found = evidence_of(here, self._quantity, self._log_limit)
         if found is None:
-            near = {segment: _nearness(segment, rate_per_s) for segment in bases}
-            total = sum(near.values())
-            members = [_Member(process=bases[each], weight=near[each] / total, shift=0.0) for each in bases]
-            return _EnsembleView(_without_trifles(members)) if members else None
+            if not bases:
+                return None
+            near = _nearness(list(bases), rate_per_s)
+            members = [
+                _Member(process=base, weight=weight, shift=0.0)
+                for base, weight in zip(bases.values(), (near / near.sum()).tolist(), strict=True)
+            ]
+            return _EnsembleView(_without_trifles(members))
         places, _, logs, cut = found
         target = _fitted(places, logs, cut, seed=self._seed, warm=self._targets.get(_segment(rate_per_s)))
         self._targets[_segment(rate_per_s)] = target
@@ -100,7 +104,7 @@ class EnsembleModel:
         weights = _weights(
             target,
             [bases[each] for each in names],
-            nearness=np.array([_nearness(each, rate_per_s) for each in names]),
+            nearness=_nearness(names, rate_per_s),
             seed=self._seed,
         )
         members = [_Member(process=target, weight=float(weights[-1]), shift=0.0)]
@@ -119,10 +123,11 @@ class EnsembleModel:
             if found is None or len(found[2]) < _LEAST_PROFILES:
                 continue
             places, _, logs, cut = found
-            points, process = self._bases.get(segment, (0, None))
-            if process is None or points != len(logs):
+            told = [each for each in members if each.measured(self._quantity) is not None]
+            learnt, process = self._bases.get(segment, ((), None))
+            if process is None or learnt != told:
                 process = _fitted(places, logs, cut, seed=self._seed, warm=process)
-                self._bases[segment] = (len(logs), process)
+                self._bases[segment] = (told, process)
             bases[segment] = process
         return bases
 
@@ -167,7 +172,7 @@ def _misranked_alone(mean: Floats, sd: Floats, measured: Floats, rng: np.random.
 def _fitted(places: Floats, logs: Floats, cut: Flags, *, seed: int, warm: GaussianProcess | None) -> GaussianProcess:
     process = GaussianProcess.fit(places, logs, seed=seed, warm=warm)
     if cut.any():
-        values, noise_sd = imputed(process, logs, cut)
+        values, noise_sd = imputed(process, logs, cut, noise_sd=np.zeros(len(logs)))
         process = GaussianProcess.fit(places, values, noise_sd=noise_sd, seed=seed, warm=process)
     return process
 
@@ -176,8 +181,10 @@ def _segment(rate_per_s: float) -> int:
     return round(math.log2(rate_per_s) * _SEGMENTS_PER_DOUBLING)
 
 
-def _nearness(segment: int, rate_per_s: float) -> float:
-    return math.exp(-abs(segment / _SEGMENTS_PER_DOUBLING - math.log2(rate_per_s)) / _NEAR_DOUBLINGS)
+def _nearness(segments: Sequence[int], rate_per_s: float) -> Floats:
+    """How much each counts, the nearest 1: however far all of them are, one is the nearest."""
+    doublings = np.abs(np.array(segments, dtype=np.float64) / _SEGMENTS_PER_DOUBLING - math.log2(rate_per_s))
+    return np.asarray(np.exp((doublings.min(initial=math.inf) - doublings) / _NEAR_DOUBLINGS))
 
 
 def _without_trifles(members: Sequence[_Member]) -> list[_Member]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tidewise.core import BadInputError, Configuration, Measured, Prices, Promises
 from tidewise.core.checks import require_finite
+from tidewise.core.readers import did_you_mean
 from tidewise.host.threads import on_one_thread
 from tidewise.qos import Candidates, Floats
 from tidewise.search.closer_look import Search
@@ -18,6 +19,11 @@ from tidewise.search.rgpe import EnsembleModel
 from tidewise.search.surrogate import LATENCY, RECOVERY, ContextualModel, Profiled, is_same_load, places_of
 
 Method = Literal["contextual", "ensemble"]
+
+_MODELS: Mapping[str, type[ContextualModel | EnsembleModel]] = {
+    "contextual": ContextualModel,
+    "ensemble": EnsembleModel,
+}
 
 FORMAT = 1
 """The version of what a profiler saves."""
@@ -42,8 +48,10 @@ class Profiler:
         limits = {LATENCY: promises.latency_p95_s, RECOVERY: promises.recovery_s}
         self._limits = {quantity: math.log(limit) for quantity, limit in limits.items() if limit is not None}
         self._objective = LATENCY if LATENCY in self._limits else RECOVERY
-        model = ContextualModel if method == "contextual" else EnsembleModel
-        self._models = {name: model(name, log_limit=limit, seed=seed) for name, limit in self._limits.items()}
+        if method not in _MODELS:
+            raise BadInputError(f"there is no search method {method!r}{did_you_mean(method, _MODELS)}")
+        self._method = method
+        self._models = self._new_models()
         self._is_stale = False
 
     def observe(
@@ -75,6 +83,7 @@ class Profiler:
         if not isinstance(profiles, list):
             raise BadInputError("the saved profiles are damaged (they are not a list): profile anew")
         self._profiles = [Profiled.from_plain(each) for each in profiles][-_MOST_PROFILES:]
+        self._models = self._new_models()  # what the old ones learnt is not to colour the new
         self._is_stale = True
 
     def fit(self) -> None:
@@ -109,6 +118,10 @@ class Profiler:
             seed=self._seed,
         )
         return search.best(count)
+
+    def _new_models(self) -> Mapping[str, ContextualModel | EnsembleModel]:
+        kind = _MODELS[self._method]
+        return {name: kind(name, log_limit=limit, seed=self._seed) for name, limit in self._limits.items()}
 
     def _learn(self, *, anew: bool) -> None:
         for model in self._models.values():

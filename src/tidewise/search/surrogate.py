@@ -34,6 +34,8 @@ _LOAD = -2
 _GLANCED_AT = 128
 """A glance rests on so many profiles, those of the nearest loads."""
 _IMPUTATIONS = 2
+_LEAST_VARIANCE = 1e-12
+"""What rounding leaves of a difference of variances is no less."""
 _SLACK_PER_POINT = 0.05
 """The hyperparameters stay while the evidence per point does not fall by more than this."""
 _REFIT_GROWTH = 1.25
@@ -52,7 +54,7 @@ class Profiled:
     def __post_init__(self) -> None:
         require_finite("rate_per_s", self.rate_per_s, above=0.0)
         for name, measured in (("latency_s", self.latency_s), ("recovery_s", self.recovery_s)):
-            if isinstance(measured, float | int):
+            if measured is not None and not isinstance(measured, Censored):
                 require_finite(name, measured, least=0.0)
 
     def to_plain(self) -> dict[str, object]:
@@ -82,7 +84,9 @@ class Profiled:
 
 
 def _measured_plain(measured: Measured | None) -> object:
-    return {"at_least": measured.at_least} if isinstance(measured, Censored) else measured
+    if measured is None:
+        return None
+    return {"at_least": measured.at_least} if isinstance(measured, Censored) else float(measured)
 
 
 def _measured_from(plain: object) -> Measured | None:
@@ -152,9 +156,10 @@ class ContextualModel:
         places, rates, logs, cut = found
         x = _inputs(places, rates)
         known = None if anew else self._process
-        process = self._learnt(x, logs, np.zeros(len(logs)), known)
+        noise_sd = np.zeros(len(logs))
+        process = self._learnt(x, logs, noise_sd, known)
         for _ in range(_IMPUTATIONS if cut.any() else 0):
-            values, noise_sd = imputed(process, logs, cut)
+            values, noise_sd = imputed(process, logs, cut, noise_sd=noise_sd)
             process = self._learnt(x, values, noise_sd, process)
         self._process = process
 
@@ -174,7 +179,7 @@ class ContextualModel:
 
 def is_same_load(rate_per_s: float, other_per_s: float) -> bool:
     """Whether profiles at the one load count as profiles at the other."""
-    return abs(math.log(rate_per_s / other_per_s)) <= _SAME_LOAD
+    return abs(math.log(rate_per_s) - math.log(other_per_s)) <= _SAME_LOAD
 
 
 def places_of(table: Candidates) -> Floats:
@@ -213,9 +218,13 @@ def evidence_of(
     )
 
 
-def imputed(process: GaussianProcess, lower: Floats, cut: Flags) -> tuple[Floats, Floats]:
-    """What was cut off, at what the other points make of it above the cut; with the spread that is left."""
+def imputed(process: GaussianProcess, lower: Floats, cut: Flags, *, noise_sd: Floats) -> tuple[Floats, Floats]:
+    """What was cut off, at what the other points make of it above the cut; with the spread that is left.
+
+    `noise_sd`: what the process was told of each point's own noise, which is no doubt of the others about it.
+    """
     mean, sd = process.leave_one_out()
+    sd = np.sqrt(np.maximum(sd**2 - noise_sd**2, _LEAST_VARIANCE))
     z = (lower - mean) / sd
     hazard = np.exp(-0.5 * z**2 - 0.5 * math.log(2.0 * math.pi) - log_ndtr(-z))
     # Further than two spreads up the tail says more of the model than of the job.
