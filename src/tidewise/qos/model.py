@@ -189,8 +189,10 @@ class JobModel:
         rate, rate_log_sd = _peak(load)
         capacity = self._capacity_at(candidates, rate)
         latencies = self._latencies(candidates, capacity, rate, rate_log_sd)
-        off = math.log(rate) - capacity.log_mean
-        sure = np.maximum(1e-9, np.hypot(capacity.log_sd, rate_log_sd))
+        # The spread is that without memory pressure: it must not depend on the rate, or more load could look safer.
+        unpressed = self.capacity.predict(candidates)
+        off = math.log(rate) - unpressed.log_mean - np.log(self._speed_at(candidates, rate))
+        sure = np.maximum(1e-9, np.hypot(unpressed.log_sd, rate_log_sd))
         recovery, recovery_noise = self.recovery.predict_with_noise(candidates, capacity, load)
         return Outlook(
             latency_p50=latencies.p50,
@@ -225,8 +227,12 @@ class JobModel:
             raise NotReadyError("nothing is known yet of what this job can process")
 
     def _capacity_at(self, candidates: Candidates, rate_per_s: float) -> Belief:
+        return self.capacity.predict(candidates, speed=self._speed_at(candidates, rate_per_s))
+
+    def _speed_at(self, candidates: Candidates, rate_per_s: float) -> Floats:
+        """The share of its speed that memory pressure leaves to each."""
         share = self.memory.predict(candidates, rate_per_s).median / candidates.memory_mib_per_executor
-        return self.capacity.predict(candidates, speed=self._physics.speed(share))
+        return self._physics.speed(share)
 
     def _latencies(self, candidates: Candidates, capacity: Belief, rate: float, rate_log_sd: float) -> Latencies:
         self.latency.refit(self.capacity)
