@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,13 +83,22 @@ def delete(address: str, name: str) -> None:
 def ends(address: str, topic: str) -> dict[int, Reach]:
     """Where each partition of a topic begins and ends now."""
     kafka = kafka_client()
+    unled = {kafka.KafkaError.NOT_LEADER_FOR_PARTITION, kafka.KafkaError.LEADER_NOT_AVAILABLE}
     with admin_client(address) as client:
         partitions = range(_check_known(client, address, topic))
 
         def offsets(end: OffsetSpec) -> dict[int, int]:
             asked = {kafka.TopicPartition(topic, number): end for number in partitions}
-            told = client.list_offsets(asked, request_timeout=ANSWER_S)
-            return {one.partition: answer.result().offset for one, answer in told.items()}
+            until_s = time.monotonic() + ANSWER_S
+            while True:
+                told = client.list_offsets(asked, request_timeout=ANSWER_S)
+                try:
+                    return {one.partition: answer.result().offset for one, answer in told.items()}
+                except kafka.KafkaException as error:
+                    # A topic that was just made is led by word of the metadata before its leader knows of it.
+                    if error.args[0].code() not in unled or time.monotonic() >= until_s:
+                        raise
+                time.sleep(_POLL_S)
 
         # The beginning first: it only grows, as the end does, so that no partition holds less than nothing.
         first = offsets(kafka.admin.OffsetSpec.earliest())
