@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 from tidewise.core import BadInputError
+from tidewise.core import saved as saved_state
 
 FORMAT = 1
 """The version of what forecasters save."""
@@ -13,21 +14,13 @@ FORMAT = 1
 
 def check_saved(saved: Mapping[str, object], *, model: str) -> None:
     """Refuse a saved forecaster of another version or another model."""
-    if saved.get("format") != FORMAT:
-        raise BadInputError(
-            f"the saved forecaster has format {saved.get('format')!r} and this version reads {FORMAT}: "
-            "let the forecaster learn anew"
-        )
+    saved_state.check_format(
+        saved, version=FORMAT, what="the saved forecaster has", instead="let the forecaster learn anew"
+    )
     if saved.get("model") != model:
         raise BadInputError(f"the saved forecaster is a {saved.get('model')!r}, not a {model!r}: load it into its own")
 
 
-@contextmanager
-def damage_told(model: str) -> Iterator[None]:
+def damage_told(model: str) -> AbstractContextManager[None]:
     """Whatever a damaged state trips over, as one sentence."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as wrong:
-        raise BadInputError(
-            f"the saved forecaster {model!r} is damaged ({type(wrong).__name__}: {wrong}): let it learn anew"
-        ) from wrong
+    return saved_state.damage_told(what=f"the saved forecaster {model!r} is", instead="let it learn anew")

@@ -86,14 +86,7 @@ class Candidates:
     @property
     def columns(self) -> tuple[Floats, ...]:
         """The columns in the order of `AXES`; partitions are NaN where a configuration has none."""
-        return (
-            self.executors,
-            self.slots_per_executor,
-            self.cores_per_executor,
-            self.memory_mib_per_executor,
-            self.commit_interval_s,
-            self.state_partitions,
-        )
+        return tuple(getattr(self, name) for name in AXES)
 
     @cached_property
     def total_cores(self) -> Floats:

@@ -14,6 +14,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.optimize import minimize
 
 from tidewise.core import BadInputError
+from tidewise.core import saved as saved_state
 from tidewise.host.threads import on_one_thread
 
 Floats = npt.NDArray[np.float64]
@@ -243,11 +244,9 @@ class GaussianProcess:
     @classmethod
     def from_plain(cls, saved: Mapping[str, object]) -> GaussianProcess:
         """What `to_plain` gave; BadInputError for another version's or a damaged one."""
-        if saved.get("format") != FORMAT:
-            raise BadInputError(
-                f"the saved Gaussian process has format {saved.get('format')!r} and this version reads {FORMAT}: "
-                "let it learn anew"
-            )
+        saved_state.check_format(
+            saved, version=FORMAT, what="the saved Gaussian process has", instead="let it learn anew"
+        )
         try:
             x, y, noise_sd, scaling, hyperparameters = (
                 np.asarray(value, dtype=np.float64)

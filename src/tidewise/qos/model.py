@@ -187,11 +187,12 @@ class JobModel:
         require((rate_per_s is None) != (forecast is None), "ask for a rate or for a forecast, one of them")
         load = forecast if forecast is not None else _flat(rate_per_s or 0.0)
         rate, rate_log_sd = _peak(load)
-        capacity = self._capacity_at(candidates, rate)
+        speed = self._speed_at(candidates, rate)
+        capacity = self.capacity.predict(candidates, speed=speed)
         latencies = self._latencies(candidates, capacity, rate, rate_log_sd)
         # The spread is that without memory pressure: it must not depend on the rate, or more load could look safer.
         unpressed = self.capacity.predict(candidates)
-        off = math.log(rate) - unpressed.log_mean - np.log(self._speed_at(candidates, rate))
+        off = math.log(rate) - unpressed.log_mean - np.log(speed)
         sure = np.maximum(1e-9, np.hypot(unpressed.log_sd, rate_log_sd))
         recovery, recovery_noise = self.recovery.predict_with_noise(candidates, capacity, load)
         return Outlook(

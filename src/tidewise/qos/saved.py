@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 
-from tidewise.core import BadInputError, Configuration, InvalidValueError
+from tidewise.core import Configuration
+from tidewise.core import saved as saved_state
 
 FORMAT = 1
 """The version of what models of quality save."""
@@ -28,19 +29,9 @@ def configuration_from(plain: Mapping[str, object]) -> Configuration:
 
 def check_format(saved: Mapping[str, object]) -> None:
     """Refuse a model of another version."""
-    if saved.get("format") != FORMAT:
-        raise BadInputError(
-            f"the saved model of quality has format {saved.get('format')!r} and this version reads {FORMAT}: "
-            "let it learn anew"
-        )
+    saved_state.check_format(saved, version=FORMAT, what="the saved model of quality has", instead="let it learn anew")
 
 
-@contextmanager
-def damage_told() -> Iterator[None]:
+def damage_told() -> AbstractContextManager[None]:
     """Whatever a damaged model trips over, as one sentence."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, InvalidValueError) as wrong:
-        raise BadInputError(
-            f"the saved model of quality is damaged ({type(wrong).__name__}: {wrong}): let it learn anew"
-        ) from wrong
+    return saved_state.damage_told(what="the saved model of quality is", instead="let it learn anew")

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from tidewise.core import BadInputError, Configuration, Measured, Prices, Promises
+from tidewise.core import saved as saved_state
 from tidewise.core.checks import require_finite
 from tidewise.core.readers import did_you_mean
 from tidewise.host.threads import on_one_thread
@@ -75,10 +76,7 @@ class Profiler:
 
     def load(self, saved: Mapping[str, object]) -> None:
         """Learn what was saved, in place of all that is known; BadInputError for another version's or a damaged one."""
-        if saved.get("format") != FORMAT:
-            raise BadInputError(
-                f"the saved profiles have format {saved.get('format')!r} and this version reads {FORMAT}: profile anew"
-            )
+        saved_state.check_format(saved, version=FORMAT, what="the saved profiles have", instead="profile anew")
         profiles = saved.get("profiles")
         if not isinstance(profiles, list):
             raise BadInputError("the saved profiles are damaged (they are not a list): profile anew")
