@@ -27,6 +27,8 @@ from tidewise.core import (
     LatencyMethod,
     Mechanism,
     Observation,
+    OperatorKind,
+    OperatorReport,
     Origin,
     Overridden,
     OverrideLifted,
@@ -68,6 +70,18 @@ reasons = st.builds(Reason, code=codes, sentence=words, evidence=evidence)
 
 
 @st.composite
+def operator_reports(draw: st.DrawFn) -> OperatorReport:
+    return OperatorReport(
+        name=draw(words),
+        kind=draw(st.sampled_from(OperatorKind)),
+        channels=draw(st.integers(1, 100)),
+        input_rate_per_s=draw(amounts),
+        throughput_per_channel_per_s=draw(st.none() | positive),
+        latency_s=draw(st.none() | amounts),
+    )
+
+
+@st.composite
 def observations(draw: st.DrawFn) -> Observation:
     latencies = sorted(draw(st.lists(amounts, min_size=3, max_size=3)))
     known = draw(st.booleans())
@@ -87,6 +101,7 @@ def observations(draw: st.DrawFn) -> Observation:
         cpu_share=draw(st.none() | st.floats(0, 1)),
         memory_share=draw(st.none() | amounts),
         state_mib=draw(st.none() | amounts),
+        operators=tuple(draw(st.lists(operator_reports(), max_size=2))),
     )
 
 
@@ -146,6 +161,7 @@ def profile_requests(draw: st.DrawFn) -> ProfileRequest:
         settle_s=draw(amounts),
         measure_s=draw(positive),
         inject_failure=draw(st.booleans()),
+        recovery_limit_s=draw(positive),
         requested_at_s=requested_at_s,
         deadline_s=requested_at_s + draw(st.floats(1.0, 1e6)),
         reason=draw(reasons),

@@ -253,6 +253,47 @@ def test_one_profile_at_a_time_and_its_result_reaches_the_policy() -> None:
     assert loop.unfinished() == ()
 
 
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        (GuardSettings(profile_cores=4.9), "over-profile-budget"),
+        (GuardSettings(profile_memory_mib=5 * 1024.0 - 1), "over-profile-budget"),
+        (GuardSettings(profile_time_s=29.0), "over-profile-time"),
+    ],
+)
+def test_a_profile_beyond_its_budget_is_refused(settings: GuardSettings, code: str) -> None:
+    loop = started(build_loop(profile(2, 3), guard_settings=settings))
+    (verdict,) = decided(loop, 10.0).verdicts
+    assert (verdict.guard, verdict.reason.code) == ("profile-budget", code)
+    assert loop.state.profile is None
+
+
+def test_a_profile_within_its_budget_is_run_until_its_time_is_spent() -> None:
+    # Two and three executors of 1 core and 1 GiB for 30 s: exactly what is allowed.
+    settings = GuardSettings(profile_cores=5.0, profile_memory_mib=5 * 1024.0, profile_time_s=100.0)
+    loop = started(build_loop(profile(2, 3), guard_settings=settings))
+    for second in (0.0, 60.0):
+        report(loop, second + 10.0)
+        (command,) = loop.handle(Ticked(at_s=second + 10.0)).commands
+        assert isinstance(command, StartProfile)
+        outcome = ProfileOutcome(request_id=command.request.request_id, finished_at_s=second + 50.0, measurements=())
+        loop.handle(ProfileFinished(at_s=second + 50.0, outcome=outcome))
+    assert loop.state.profiled_s == 80.0
+    report(loop, 130.0)
+    assert decided(loop, 130.0).verdicts[0].reason.code == "over-profile-time"
+
+
+def test_a_profile_with_a_failure_has_the_time_to_recover() -> None:
+    deadlines = []
+    for broken in (False, True):
+        decision = Profile(candidates=(config(2),), reason=because("learn"), inject_failure=broken)
+        loop = started(build_loop(ScriptedPolicy(lambda _, decision=decision: decision)))  # type: ignore[misc]  # bound now
+        (command,) = loop.handle(Ticked(at_s=10.0)).commands
+        assert isinstance(command, StartProfile)
+        deadlines.append(command.request.deadline_s)
+    assert deadlines[1] - deadlines[0] >= 360.0
+
+
 def test_a_profile_expires_at_its_deadline() -> None:
     loop = started(build_loop(profile(2)))
     (command,) = loop.handle(Ticked(at_s=10.0)).commands

@@ -39,6 +39,8 @@ from tidewise.core import (
     LatencyMethod,
     Mechanism,
     Observation,
+    OperatorKind,
+    OperatorReport,
     Origin,
     Overridden,
     OverrideLifted,
@@ -102,6 +104,7 @@ PROFILE_REQUEST = ProfileRequest(
     settle_s=1.0,
     measure_s=1.0,
     inject_failure=True,
+    recovery_limit_s=1.0,
     requested_at_s=1.0,
     deadline_s=2.0,
     reason=REASON,
@@ -114,6 +117,14 @@ MEASUREMENT = ProfileMeasurement(
     latency_p95_s=2.0,
     busy_share=0.5,
     recovery_s=3.0,
+)
+OPERATOR = OperatorReport(
+    name="o",
+    kind=OperatorKind.WINDOW,
+    channels=1,
+    input_rate_per_s=1.0,
+    throughput_per_channel_per_s=1.0,
+    latency_s=1.0,
 )
 PROFILE_OUTCOME = ProfileOutcome(request_id="r", finished_at_s=1.0, measurements=(MEASUREMENT,))
 
@@ -169,6 +180,7 @@ LEGAL: list[object] = [
     Overridden(at_s=1.0, by="b", target=ONE),
     OverrideLifted(at_s=1.0, by="b"),
     ControllerStopped(at_s=1.0, reason="r"),
+    OPERATOR,
 ]
 
 MAY_BE_NEGATIVE = {"at_s", "time_s", "now_s", "made_at_s", "requested_at_s", "finished_at_s", "mean"}

@@ -262,6 +262,7 @@ class Loop:
             last_change_finished_at_s=self.state.last_change_finished_at_s,
             forecast=None,
             profiles=tuple(self.state.profiles),
+            profile_on=self.state.profile,
             space=self._space,
             promises=self.state.promises,
             prices=self._prices,
@@ -316,23 +317,38 @@ class Loop:
         self, now_s: float, decision: Profile, facts: Facts, *, intended: Configuration, forecast: Forecast | None
     ) -> None:
         on = self.state.profile
-        verdicts = review_profile(decision, facts, intended=intended, profile_on=None if on is None else on.request_id)
+        verdicts = review_profile(
+            decision,
+            facts,
+            intended=intended,
+            profile_on=None if on is None else on.request_id,
+            profiled_s=self.state.profiled_s,
+        )
         self._emit(Decided(at_s=now_s, origin=Origin.POLICY, decision=decision, verdicts=verdicts, forecast=forecast))
         if verdicts:
             return
-        takes_s = decision.settle_s + decision.measure_s
         request = ProfileRequest(
             request_id=self._next_id(),
             candidates=decision.candidates,
             settle_s=decision.settle_s,
             measure_s=decision.measure_s,
             inject_failure=decision.inject_failure,
+            recovery_limit_s=decision.recovery_limit_s,
             requested_at_s=now_s,
-            deadline_s=now_s + self._settings.deadline_minimum_s + self._settings.profile_deadline_factor * takes_s,
+            deadline_s=now_s + self._profile_takes_s(decision),
             reason=decision.reason,
         )
         self._emit(ProfileRequested(at_s=now_s, request=request))
         self._commands.append(StartProfile(request=request))
+
+    def _profile_takes_s(self, decision: Profile) -> float:
+        """The longest that a profile may take."""
+        takes_s = decision.settle_s + decision.measure_s
+        if decision.inject_failure:
+            # It is broken just before a commit, and looked at until it has recovered or is given up.
+            takes_s += max(each.commit_interval_s for each in decision.candidates)
+        limit_s = decision.recovery_limit_s if decision.inject_failure else 0.0
+        return self._settings.deadline_minimum_s + self._settings.profile_deadline_factor * takes_s + limit_s
 
     # Small helpers.
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from tidewise.control.guards import FreshDataGuard, OverrideGuard, PausedGuard
 from tidewise.control.review import Facts, Proposal
-from tidewise.core import Configuration, GuardVerdict, Origin, Profile, Reason, Verdict
+from tidewise.core import Configuration, GuardVerdict, Origin, Profile, Reason, Verdict, format_duration
 
 _GUARDS = (PausedGuard(), OverrideGuard(), FreshDataGuard())
 
 
 def review_profile(
-    decision: Profile, facts: Facts, *, intended: Configuration, profile_on: str | None
+    decision: Profile, facts: Facts, *, intended: Configuration, profile_on: str | None, profiled_s: float
 ) -> tuple[GuardVerdict, ...]:
-    """The veto against a profile, or nothing.
+    """The veto against a profile, or nothing. `profiled_s`: for how long profiles have been on so far.
 
     Candidates are measured as they are or not at all: a result for an altered one would answer another question.
     """
@@ -21,7 +21,12 @@ def review_profile(
         answer = guard.look(proposal, facts)
         if answer is not None:
             return (GuardVerdict(guard=guard.name, verdict=Verdict.VETO, reason=answer.reason),)
-    veto = _one_profile(profile_on) or _bounds(decision, facts) or _quota(decision, facts, intended=intended)
+    veto = (
+        _one_profile(profile_on)
+        or _bounds(decision, facts)
+        or _quota(decision, facts, intended=intended)
+        or _budget(decision, facts, profiled_s=profiled_s)
+    )
     return () if veto is None else (veto,)
 
 
@@ -54,3 +59,27 @@ def _quota(decision: Profile, facts: Facts, *, intended: Configuration) -> Guard
     sentence = f"The job and {len(decision.candidates)} copies of it together would be more than the quota."
     evidence = {"cores": cores, "memory_mib": memory_mib}
     return _veto("quota", Reason(code="over-quota", sentence=sentence, evidence=evidence))
+
+
+def _budget(decision: Profile, facts: Facts, *, profiled_s: float) -> GuardVerdict | None:
+    settings = facts.settings
+    cores = sum(each.total_cores for each in decision.candidates)
+    memory_mib = sum(each.total_memory_mib for each in decision.candidates)
+    if _is_over(cores, settings.profile_cores) or _is_over(memory_mib, settings.profile_memory_mib):
+        sentence = f"{len(decision.candidates)} copies of the job together would be more than profiles may have."
+        evidence = {"cores": cores, "memory_mib": memory_mib}
+        return _veto("profile-budget", Reason(code="over-profile-budget", sentence=sentence, evidence=evidence))
+    takes_s = decision.settle_s + decision.measure_s
+    if _is_over(profiled_s + takes_s, settings.profile_time_s):
+        sentence = (
+            f"Profiles have been on for {format_duration(profiled_s)}; another {format_duration(takes_s)} would be "
+            "more than their budget of time."
+        )
+        evidence = {"profiled_s": profiled_s, "takes_s": takes_s}
+        return _veto("profile-budget", Reason(code="over-profile-time", sentence=sentence, evidence=evidence))
+    return None
+
+
+def _is_over(wanted: float, most: float | None) -> bool:
+    # As in a quota, a thousandth is no reason to refuse.
+    return most is not None and wanted > most + 1e-3

@@ -81,16 +81,31 @@ class GuardSettings:
     """The most memory that the job's executors may have together."""
     largest_step_executors: int | None = None
     """The most executors that one change may add or remove."""
+    profile_cores: float | None = None
+    """The most cores that the copies of one profile may have together."""
+    profile_memory_mib: float | None = None
+    """The most memory that they may have together."""
+    profile_time_s: float | None = None
+    """For how long profiles may be on, all of the run's together."""
     cooldown_s: Mapping[Mechanism, float] | None = field(default_factory=_cooldowns)
     """How long after the end of any change a change by this mechanism has to wait; absent means no wait."""
     blackouts: tuple[Blackout, ...] = ()
     """When policies must leave the job alone."""
 
     def __post_init__(self) -> None:
-        for name in ("fresh_within_s", "down_within_s", "quota_cores", "quota_memory_mib"):
+        for name in (
+            "fresh_within_s",
+            "down_within_s",
+            "quota_cores",
+            "quota_memory_mib",
+            "profile_cores",
+            "profile_memory_mib",
+        ):
             value = getattr(self, name)
             if value is not None:
                 require_finite(name, value, above=0.0)
+        if self.profile_time_s is not None:
+            require_finite("profile_time_s", self.profile_time_s, least=0.0)
         step = self.largest_step_executors
         require(step is None or step >= 1, f"largest_step_executors must be at least 1, not {step}")
         for mechanism, wait_s in (self.cooldown_s or {}).items():
@@ -128,7 +143,7 @@ class LoopSettings:
     """Where the doubling ends."""
     profile_deadline_factor: float = 3.0
     """How many times the settling and measuring time a profile may take, besides `deadline_minimum_s`."""
-    profiles_kept: int = 32
+    profiles_kept: int = 256
     """How many results of profiles a policy sees."""
     observations_kept: int = 100_000
     """The most observations kept in memory, whatever the policy's `history_s`."""

@@ -79,6 +79,8 @@ class State:
     """The latest change, ended or not."""
     profile: ProfileRequest | None = None
     """The profile that is on."""
+    profiled_s: float = 0.0
+    """For how long profiles have been on, the one that is on not counted."""
     history: deque[Observation] = field(init=False)
     """Oldest first; each later than the one before."""
     profiles: deque[ProfileOutcome] = field(init=False)
@@ -310,11 +312,13 @@ class State:
 
     def _profile_finished(self, event: ProfileFinished) -> None:
         if self.profile is not None and self.profile.request_id == event.outcome.request_id:
+            self.profiled_s += max(0.0, event.at_s - self.profile.requested_at_s)
             self.profile = None
             self.profiles.append(event.outcome)
 
     def _profile_expired(self, event: ProfileExpired) -> None:
         if self.profile is not None and self.profile.request_id == event.request_id:
+            self.profiled_s += max(0.0, event.at_s - self.profile.requested_at_s)
             self.profile = None
 
     def _paused(self, event: Paused) -> None:

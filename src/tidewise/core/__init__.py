@@ -54,7 +54,7 @@ from tidewise.core.events import (
     Verdict,
 )
 from tidewise.core.forecast import MEDIAN, Forecast
-from tidewise.core.observation import JobStatus, LatencyMethod, Observation
+from tidewise.core.observation import JobStatus, LatencyMethod, Observation, OperatorKind, OperatorReport
 from tidewise.core.ports import Clock, Engine, Forecaster, Journal, Policy, QosModel, RunningJob, Situation
 from tidewise.core.promise import Promises
 from tidewise.core.quantities import format_duration, format_memory, parse_duration_s, parse_memory_mib, parse_range
@@ -102,6 +102,8 @@ __all__ = [
     "Meter",
     "NotReadyError",
     "Observation",
+    "OperatorKind",
+    "OperatorReport",
     "Origin",
     "Overridden",
     "OverrideLifted",

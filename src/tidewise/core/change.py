@@ -89,6 +89,8 @@ class ProfileRequest:
     settle_s: float
     measure_s: float
     inject_failure: bool
+    recovery_limit_s: float
+    """When a copy that has not recovered is given up."""
     requested_at_s: float
     deadline_s: float
     reason: Reason
@@ -97,6 +99,7 @@ class ProfileRequest:
         require_text("request_id", self.request_id)
         require(len(self.candidates) > 0, "a profile needs at least one candidate")
         require_finite("settle_s", self.settle_s, least=0.0)
+        require_finite("recovery_limit_s", self.recovery_limit_s, above=0.0)
         require_finite("measure_s", self.measure_s, above=0.0)
         require_finite("requested_at_s", self.requested_at_s)
         require_finite("deadline_s", self.deadline_s, above=self.requested_at_s)

@@ -63,12 +63,15 @@ class Profile:
     measure_s: float = 60.0
     inject_failure: bool = False
     """Whether to break each copy just before its next commit and to measure its recovery."""
+    recovery_limit_s: float = 360.0
+    """When a copy that has not recovered is given up; its recovery is censored then."""
     kind: Literal["profile"] = "profile"
 
     def __post_init__(self) -> None:
         require(len(self.candidates) > 0, "a profile needs at least one candidate")
         require_finite("settle_s", self.settle_s, least=0.0)
         require_finite("measure_s", self.measure_s, above=0.0)
+        require_finite("recovery_limit_s", self.recovery_limit_s, above=0.0)
 
 
 Decision = Keep | Reconfigure | Profile

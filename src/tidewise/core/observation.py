@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidewise.core.checks import require, require_finite, require_share
+from tidewise.core.checks import require, require_finite, require_share, require_text
 from tidewise.core.configuration import Configuration
 
 
@@ -27,6 +27,41 @@ class LatencyMethod(StrEnum):
     """Commit time less event time."""
     WAIT_BATCH_BACKLOG = "wait-batch-backlog"
     """Half the wait for the trigger, the batch, and the time to work the backlog off."""
+
+
+class OperatorKind(StrEnum):
+    """What an operator does with its records, as far as that decides how it is scaled."""
+
+    CONTINUOUS = "continuous"
+    """Each record for itself: filters, projections, sources, sinks."""
+    WINDOW = "window"
+    """Groups of records, with state: aggregates, deduplication, arbitrary state."""
+    JOIN = "join"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorReport:
+    """One operator of the job (on Spark a stage of the micro-batch) over the window of a report."""
+
+    name: str
+    kind: OperatorKind
+    channels: int
+    """How many of it ran side by side: its slots or tasks at a time."""
+    input_rate_per_s: float
+    """Records that came to it, per second."""
+    throughput_per_channel_per_s: float | None
+    """Records per second of one channel while it works; None where it had nothing to do."""
+    latency_s: float | None
+    """What it adds to the latency of a record; None where it is not known."""
+
+    def __post_init__(self) -> None:
+        require_text("the name of an operator", self.name)
+        require(self.channels >= 1, f"an operator has at least one channel, not {self.channels}")
+        require_finite("input_rate_per_s", self.input_rate_per_s, least=0.0)
+        if self.throughput_per_channel_per_s is not None:
+            require_finite("throughput_per_channel_per_s", self.throughput_per_channel_per_s, above=0.0)
+        if self.latency_s is not None:
+            require_finite("latency_s", self.latency_s, least=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +94,8 @@ class Observation:
     memory_share: float | None = None
     """Memory used over memory given, on the fullest executor."""
     state_mib: float | None = None
+    operators: tuple[OperatorReport, ...] = ()
+    """The job's operators in the order of its records' way; empty where they cannot be told apart."""
 
     def __post_init__(self) -> None:
         require_finite("time_s", self.time_s)

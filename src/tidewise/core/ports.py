@@ -139,6 +139,8 @@ class Situation:
     space: ConfigurationSpace
     promises: Promises
     prices: Prices
+    profile_on: ProfileRequest | None = None
+    """The profile that is on; another would be refused."""
 
     def __post_init__(self) -> None:
         require_finite("now_s", self.now_s)

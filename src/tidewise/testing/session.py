@@ -91,15 +91,22 @@ class Session:
         )
 
     def profile_request(
-        self, candidate: Configuration, *, settle_s: float, measure_s: float, within_s: float
+        self,
+        candidate: Configuration,
+        *,
+        settle_s: float,
+        measure_s: float,
+        within_s: float,
+        recovery_limit_s: float | None = None,
     ) -> ProfileRequest:
-        """A request to measure one candidate, with a new id."""
+        """A request to measure one candidate, with a new id; with a limit, its recovery from a failure as well."""
         return ProfileRequest(
             request_id=f"conformance-{uuid.uuid4().hex}",
             candidates=(candidate,),
             settle_s=settle_s,
             measure_s=measure_s,
-            inject_failure=False,
+            inject_failure=recovery_limit_s is not None,
+            recovery_limit_s=recovery_limit_s or 1.0,
             requested_at_s=self.now_s,
             deadline_s=self.now_s + within_s,
             reason=_REASON,

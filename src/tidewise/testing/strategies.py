@@ -36,6 +36,8 @@ from tidewise.core import (
     Mechanism,
     Meter,
     Observation,
+    OperatorKind,
+    OperatorReport,
     Origin,
     Overridden,
     OverrideLifted,
@@ -173,6 +175,19 @@ def measured() -> st.SearchStrategy[Measured]:
 
 
 @st.composite
+def operator_reports(draw: st.DrawFn) -> OperatorReport:
+    """What one operator showed."""
+    return OperatorReport(
+        name=draw(texts()),
+        kind=draw(st.sampled_from(OperatorKind)),
+        channels=draw(st.integers(1, 512)),
+        input_rate_per_s=draw(_rates_per_s),
+        throughput_per_channel_per_s=draw(st.none() | st.floats(1e-3, 1e9)),
+        latency_s=draw(st.none() | _spans_s),
+    )
+
+
+@st.composite
 def observations(draw: st.DrawFn) -> Observation:
     """Any report."""
     latencies = sorted(draw(st.lists(_spans_s, min_size=3, max_size=3)))
@@ -193,6 +208,7 @@ def observations(draw: st.DrawFn) -> Observation:
         cpu_share=draw(st.none() | _shares),
         memory_share=draw(st.none() | st.floats(0.0, 2.0)),
         state_mib=draw(st.none() | st.floats(0.0, 1e6)),
+        operators=draw(st.just(()) | _several(operator_reports())),
     )
 
 
@@ -284,6 +300,7 @@ def profile_requests(draw: st.DrawFn) -> ProfileRequest:
         settle_s=draw(_spans_s),
         measure_s=draw(st.floats(0.1, 1e5)),
         inject_failure=draw(st.booleans()),
+        recovery_limit_s=draw(st.floats(0.1, 1e5)),
         requested_at_s=requested_at_s,
         deadline_s=requested_at_s + draw(st.floats(1.0, 1e5)),
         reason=draw(reasons()),

@@ -34,7 +34,7 @@ def continuous_profile(
             },
             "driver": {"cores": 1.0, "memory_mib": 512.0},
             "controller": {"cores": 0.1, "memory_mib": 100.0},
-            "profiling": {"deploy_s": 30.0, "recovery_limit_s": 120.0},
+            "profiling": {"deploy_s": 30.0},
         }
     )
 

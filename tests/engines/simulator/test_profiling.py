@@ -17,6 +17,7 @@ def _profile(*candidates: Configuration, inject_failure: bool) -> ProfileRequest
         settle_s=30.0,
         measure_s=60.0,
         inject_failure=inject_failure,
+        recovery_limit_s=120.0,
         requested_at_s=100.0,
         deadline_s=2000.0,
         reason=Reason(code="test", sentence="A test wants it."),

@@ -56,7 +56,7 @@ class Copier:
         if len(rates) < last:
             return _nothing(candidate, "the load ended before the copy could be measured"), up_s
         breaks = self._worst_moment(candidate, last) if request.inject_failure else last
-        limit_s = int(self._profile.profiling.recovery_limit_s)
+        limit_s = int(request.recovery_limit_s)
         drained = last + _DRAINED_S + 2 * int(candidate.commit_interval_s)
         end = min(len(rates), max(drained, breaks + limit_s if request.inject_failure else 0))
         copy = SimulatedJob(

@@ -10,12 +10,14 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tidewise.core import BadInputError, ChangeCost, Mechanism
+from tidewise.core import BadInputError, ChangeCost, Mechanism, OperatorKind
 from tidewise.core.readers import did_you_mean
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
+
+_ROUNDING = 1e-6
 
 OUT_OF_MEMORY = "out-of-memory"
 """The failure kind that memory pressure sets off by itself."""
@@ -155,13 +157,23 @@ class FixedResources(_Part):
     memory_mib: Seconds = 0.0
 
 
+class OperatorProfile(_Part):
+    """One operator of the job: all of them take turns on the same slots, in the order of their records' way."""
+
+    name: Annotated[str, Field(min_length=1)]
+    kind: OperatorKind
+    """Continuous: each record for itself; window or join: with state."""
+    work_share: Annotated[float, Field(gt=0, le=1)]
+    """Share of the work on a record of the job that is done here; those of all operators make 1."""
+    records_share: Positive = 1.0
+    """Records that come here for each record that the job processes."""
+
+
 class ProfilingProfile(_Part):
     """Copies of the job that run beside it."""
 
     deploy_s: Seconds = 120.0
     """Until a copy is up."""
-    recovery_limit_s: Positive = 360.0
-    """When a copy that has not recovered is given up."""
 
 
 class SimulatorProfile(_Part):
@@ -181,6 +193,8 @@ class SimulatorProfile(_Part):
     failures: dict[str, FailureProfile]
     driver: FixedResources = FixedResources()
     controller: FixedResources = FixedResources()
+    operators: tuple[OperatorProfile, ...] = ()
+    """None: the reports do not tell operators apart."""
     profiling: ProfilingProfile = ProfilingProfile()
     checkpoint_cost_s: Seconds = 0.0
     """Processing time that one checkpoint takes (continuous mode)."""
@@ -194,6 +208,12 @@ class SimulatorProfile(_Part):
             raise ValueError(f"the profile does not say what happens when memory is full: [failures.{OUT_OF_MEMORY}]")
         if (self.mode == "micro-batch") != (self.batch is not None):
             raise ValueError("a micro-batch profile, and no other, needs the table [batch]")
+        if self.operators:
+            shares = sum(operator.work_share for operator in self.operators)
+            if abs(shares - 1.0) > _ROUNDING:
+                raise ValueError(f"the work_share of all [[operators]] together must be 1, not {shares:g}")
+            if len({operator.name for operator in self.operators}) < len(self.operators):
+                raise ValueError("two of the [[operators]] have the same name")
 
     @property
     def changes(self) -> tuple[ChangeCost, ...]:
