@@ -14,6 +14,8 @@ from tidewise.core import BadInputError, Configuration, Decision, Keep, Mechanis
 from tidewise.policies import BestFixed, Ds2, Reactive, Static, describe, find_policy, make_policy, policy_names
 from tidewise.policies import registry as registry_module
 
+OWN = ("static", "best-fixed", "reactive", "ds2", "rescaler", "tidalscale", "phoebe", "twres", "demeter")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outside:
@@ -60,7 +62,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, *offers: tuple[str, str, str]) -> Non
 
 def test_the_built_in_policies_are_there_whatever_the_metadata_says(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch)
-    assert policy_names() == ("static", "best-fixed", "reactive", "ds2")
+    assert policy_names() == OWN
     assert [find_policy(name) for name in policy_names()] == [Static, BestFixed, Reactive, Ds2]
 
 
@@ -156,7 +158,7 @@ def test_wrong_settings_are_refused_with_what_to_write(name: str, settings: dict
 def test_descriptions_tell_what_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, ("theirs", "outside", "someone_elses:Outside"))
     *built_in, outside = describe()
-    assert [described.name for described in built_in] == ["static", "best-fixed", "reactive", "ds2"]
+    assert tuple(described.name for described in built_in) == OWN
     assert all(described.summary and described.package == "tidewise" for described in built_in)
     undocumented = [(d.name, setting.name) for d in built_in for setting in d.settings if not setting.doc]
     assert not undocumented

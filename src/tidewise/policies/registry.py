@@ -12,14 +12,21 @@ from tidewise.core import BadInputError, PermanentError, Policy
 from tidewise.core.readers import did_you_mean
 from tidewise.core.settings import Setting, read_settings, settings_of
 from tidewise.policies.best_fixed import BestFixed
+from tidewise.policies.demeter import Demeter
 from tidewise.policies.ds2 import Ds2
+from tidewise.policies.phoebe import Phoebe
 from tidewise.policies.reactive import Reactive
+from tidewise.policies.rescaler import Rescaler
 from tidewise.policies.static import Static
+from tidewise.policies.tidalscale import TidalScale
+from tidewise.policies.twres import Twres
 
 GROUP = "tidewise.policies"
 """The entry point group in which another package offers its policies: `name = "package.module:Class"`."""
 
-_BUILT_IN: dict[str, type[Policy]] = {policy.name: policy for policy in (Static, BestFixed, Reactive, Ds2)}
+_BUILT_IN: dict[str, type[Policy]] = {
+    policy.name: policy for policy in (Static, BestFixed, Reactive, Ds2, Rescaler, TidalScale, Phoebe, Twres, Demeter)
+}
 # Named here, not by entry points: an installation's metadata may be older than its code.
 
 _OWN_PACKAGE = "tidewise"

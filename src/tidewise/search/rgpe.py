@@ -87,31 +87,14 @@ class EnsembleModel:
         here = [each for each in self._profiles if is_same_load(each.rate_per_s, rate_per_s)]
         elsewhere = [each for each in self._profiles if not is_same_load(each.rate_per_s, rate_per_s)]
         bases = self._fitted_bases(elsewhere)
+        nearness = _nearness(list(bases), rate_per_s)
         found = evidence_of(here, self._quantity, self._log_limit)
         if found is None:
-            if not bases:
-                return None
-            near = _nearness(list(bases), rate_per_s)
-            members = [
-                _Member(process=base, weight=weight, shift=0.0)
-                for base, weight in zip(bases.values(), (near / near.sum()).tolist(), strict=True)
-            ]
-            return _EnsembleView(_without_trifles(members))
+            return joined(None, list(bases.values()), nearness=nearness, seed=self._seed) if bases else None
         places, _, logs, cut = found
         target = _fitted(places, logs, cut, seed=self._seed, warm=self._targets.get(_segment(rate_per_s)))
         self._targets[_segment(rate_per_s)] = target
-        names = list(bases)
-        weights = _weights(
-            target,
-            [bases[each] for each in names],
-            nearness=_nearness(names, rate_per_s),
-            seed=self._seed,
-        )
-        members = [_Member(process=target, weight=float(weights[-1]), shift=0.0)]
-        for name, weight in zip(names, weights[:-1].tolist(), strict=True):
-            off = target.y - bases[name].predict(places)[0]
-            members.append(_Member(process=bases[name], weight=weight, shift=float(off.sum() / (len(off) + 1))))
-        return _EnsembleView(_without_trifles(members))
+        return joined(target, list(bases.values()), nearness=nearness, seed=self._seed)
 
     def _fitted_bases(self, profiles: Sequence[Profiled]) -> dict[int, GaussianProcess]:
         segments: dict[int, list[Profiled]] = {}
@@ -130,6 +113,27 @@ class EnsembleModel:
                 self._bases[segment] = (told, process)
             bases[segment] = process
         return bases
+
+
+def joined(
+    target: GaussianProcess | None, bases: Sequence[GaussianProcess], *, nearness: Floats, seed: int = 0
+) -> View:
+    """The ensemble of a load's own model and of those of other loads, each weighed by how well it ranks what was
+    measured at this load.
+
+    `target`: None where nothing was measured at this load; then there has to be a base. `nearness`: one number for
+    each base; between those that rank equally well, and where there is nothing to rank, they count in proportion to it.
+    """
+    if target is None:
+        shares = (nearness / nearness.sum()).tolist()
+        members = [_Member(process=base, weight=share, shift=0.0) for base, share in zip(bases, shares, strict=True)]
+        return _EnsembleView(_without_trifles(members))
+    weights = _weights(target, bases, nearness=nearness, seed=seed)
+    members = [_Member(process=target, weight=float(weights[-1]), shift=0.0)]
+    for base, weight in zip(bases, weights[:-1].tolist(), strict=True):
+        off = target.y - base.predict(target.x)[0]
+        members.append(_Member(process=base, weight=weight, shift=float(off.sum() / (len(off) + 1))))
+    return _EnsembleView(_without_trifles(members))
 
 
 def _weights(target: GaussianProcess, bases: Sequence[GaussianProcess], *, nearness: Floats, seed: int) -> Floats:

@@ -102,7 +102,7 @@ class Profiler:
         known = {name: view for name, view in views.items() if view is not None}
         places = places_of(candidates)
         if self._objective not in known:
-            return _spread_out(places, count)
+            return spread_out(places, count)
         here = [each.configuration for each in self._profiles if is_same_load(each.rate_per_s, rate_per_s)]
         anchors = Candidates.listing(list(dict.fromkeys(here[::-1]))[:_ANCHORS]) if here else None
         search = Search(
@@ -127,7 +127,7 @@ class Profiler:
         self._is_stale = False
 
 
-def _spread_out(places: Floats, count: int) -> Rows:
+def spread_out(places: Floats, count: int) -> Rows:
     """Where nothing is known: the middle, then each time what lies farthest from all that was taken."""
     distance = ((places - np.median(places, axis=0)) ** 2).sum(axis=1)
     chosen = [int(np.argmin(distance))]
