@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from scipy import optimize
 
-from tidewise.core import BadInputError, Mechanism, TidewiseError
+from tidewise.core import BadInputError, Mechanism, OperatorKind, TidewiseError
 from tidewise.engines.simulator import SimulatorProfile
 from tidewise.engines.simulator.profile import (
     OUT_OF_MEMORY,
@@ -26,6 +26,7 @@ from tidewise.engines.simulator.profile import (
     LiveProfile,
     MechanismProfile,
     MemoryProfile,
+    OperatorProfile,
     ProfilingProfile,
     WarmUp,
 )
@@ -53,6 +54,11 @@ _HANDOVER_GAP_S, _HANDOVER_PREPARATION_S = 1.6, 27.0
 _FEWEST_FOR_SPREAD = 3
 _SPREAD = 0.2
 """Of whatever was measured too seldom to tell its spread."""
+_OPERATORS = (
+    OperatorProfile(name="views", kind=OperatorKind.CONTINUOUS, work_share=0.8),
+    OperatorProfile(name="counts", kind=OperatorKind.WINDOW, work_share=0.2, records_share=0.01),
+)
+"""The two stages of a batch: before the shuffle, where views are counted already, and after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +217,7 @@ def fit_spark_local(measured: SparkMeasurement) -> SparkFit:
         },
         driver=FixedResources(cores=neat(max(driver)), memory_mib=neat(max(sizes.driver_mib))),
         controller=FixedResources(cores=neat(_middle(controller)), memory_mib=neat(sizes.controller_mib)),
+        operators=_OPERATORS,
         profiling=ProfilingProfile(deploy_s=neat(_middle(gaps[Mechanism.REDEPLOY]))),
     )
     figures = (
@@ -306,8 +313,9 @@ Written by: python -m tidewise.experiments.fit_spark_local MEASUREMENT.json --to
 Fitted on a measurement of {told.date}: Spark {told.pyspark}, {machine}, executors of {told.cores_per_executor:g} cores.
 Stretches in which the executors wanted more cores than the machine has are left out: executors have their cores here.
 Not in that measurement, and so assumed: contention of slots and of executors on many machines, the effect of the size
-of the state on a gap, what happens when memory is full and how slow an executor becomes before, and the spread of what
-was seen less than three times{handover}.
+of the state on a gap, what happens when memory is full and how slow an executor becomes before, how the work on a
+record divides among the stages, and the spread of what was seen less than three
+times{handover}.
 The noise of capacity and of batches cannot be told apart: all of it is the batches'."""
 
 

@@ -13,11 +13,11 @@ from tidewise.engines.simulator.physics import capacity_per_s, memory_share, spe
 from tidewise.engines.simulator.profile_file import profile_to_toml
 
 
-def test_the_two_clusters_are_shipped() -> None:
-    assert shipped_profiles() == ["paper-cluster", "spark-local"]
+def test_the_clusters_are_shipped() -> None:
+    assert shipped_profiles() == ["paper-cluster", "paper-cluster-tsw", "spark-local"]
 
 
-@pytest.mark.parametrize("name", ["paper-cluster", "spark-local"])
+@pytest.mark.parametrize("name", ["paper-cluster", "paper-cluster-tsw", "spark-local"])
 def test_a_shipped_profile_is_whole(name: str) -> None:
     profile = load_profile(name)
     assert profile.name == name
@@ -25,8 +25,9 @@ def test_a_shipped_profile_is_whole(name: str) -> None:
     assert profile.driver.cores > 0
 
 
-def test_on_the_paper_cluster_every_change_is_a_restart() -> None:
-    gaps = {cost.mechanism: cost.gap_s for cost in load_profile("paper-cluster").changes}
+@pytest.mark.parametrize("name", ["paper-cluster", "paper-cluster-tsw"])
+def test_on_the_paper_cluster_every_change_is_a_restart(name: str) -> None:
+    gaps = {cost.mechanism: cost.gap_s for cost in load_profile(name).changes}
     assert Mechanism.LIVE not in gaps
     assert 0 < gaps[Mechanism.IN_PLACE_RESCALE] < gaps[Mechanism.REDEPLOY] < gaps[Mechanism.OPERATOR_UPGRADE]
 

@@ -48,7 +48,8 @@ class MicroBatches:
         self._busy: list[float] = []
         self._cpu: list[float] = []
         self._done: list[float] = []
-        self._commits: list[tuple[float, float, float, float]] = []  # time, position, first and last arrival
+        self._commits: list[tuple[float, float, float, float, float]] = []
+        # Each with its time, position, first and last arrival, and the time that went into its records.
         self._reported = 0  # commits that reports have covered
 
     @property
@@ -150,7 +151,7 @@ class MicroBatches:
 
     def _commit(self, begun: float, ends: float) -> None:
         self._committed = self._takes_to
-        self._commits.append((ends, self._committed, self._last_begun_s, begun))
+        self._commits.append((ends, self._committed, self._last_begun_s, begun, (ends - begun) * self._work_share))
         self._last_begun_s = begun
         self._begun_s = None
         # The next batch starts at the next full interval, or at once when this one has outlasted it.
@@ -186,8 +187,11 @@ class MicroBatches:
             return Stretch(processed=processed, busy_share=share, cpu_s=cpu_s)
         latency = self._profile.latency
         extra = latency.at_rest_s * float(self._latency_noise[stop - 1])
-        middle = sorted(time - (from_s + to_s) / 2 for time, _, from_s, to_s in commits)[len(commits) // 2]
-        oldest = [(time - from_s, to_s - from_s) for time, _, from_s, to_s in commits]
+        by_age = sorted(
+            (time - (from_s + to_s) / 2, to_s - from_s, work_s) for time, _, from_s, to_s, work_s in commits
+        )
+        middle, gathered_s, worked_s = by_age[len(by_age) // 2]
+        oldest = [(time - from_s, to_s - from_s) for time, _, from_s, to_s, _ in commits]
         p95 = max(age - 0.05 * width for age, width in oldest)
         p99 = max(age - 0.01 * width for age, width in oldest)
         return Stretch(
@@ -197,6 +201,9 @@ class MicroBatches:
             latency_p50_s=middle + extra,
             latency_p95_s=max(middle, p95) + extra * latency.p95_over_p50,
             latency_p99_s=max(middle, p99) + extra * max(latency.p95_over_p50, latency.p99_over_p50),
+            worked_s=worked_s,
+            # Half of what the batch before took beyond the interval: a batch in time makes nobody wait.
+            queued_s=max(0.0, gathered_s - self._interval_s) / 2,
         )
 
     def _on_time(self, now_s: float) -> bool:
@@ -211,7 +218,7 @@ class MicroBatches:
         """Every second that was worked through."""
         count = self._seconds
         done = np.array(self._done[:count])
-        commits = np.array(self._commits).reshape(-1, 4)
+        commits = np.array(self._commits).reshape(-1, 5)
         p50, p95, p99 = latency_in_batches(self._rates_array[:count], commits[:, 1], commits[:, 0])
         latency = self._profile.latency
         extra = latency.at_rest_s * self._latency_noise[:count]

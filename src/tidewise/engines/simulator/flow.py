@@ -132,6 +132,8 @@ class ContinuousFlow:
             latency_p50_s=at_rest + waits[last // 2],
             latency_p95_s=at_rest * latency.p95_over_p50 + waits[math.ceil(0.95 * last)],
             latency_p99_s=at_rest * max(latency.p95_over_p50, latency.p99_over_p50) + waits[last],
+            worked_s=at_rest,
+            queued_s=waits[last // 2],
         )
 
     def series(self) -> SeriesColumns:

@@ -26,6 +26,7 @@ from tidewise.engines.simulator.deployment import Deployment
 from tidewise.engines.simulator.flow import ContinuousFlow
 from tidewise.engines.simulator.latency import Floats
 from tidewise.engines.simulator.meter import ResourceMeter
+from tidewise.engines.simulator.operators import Operators
 from tidewise.engines.simulator.physics import capacity_per_s, memory_share, speed_under_pressure
 from tidewise.engines.simulator.profile import OUT_OF_MEMORY, SimulatorProfile
 from tidewise.engines.simulator.stretch import Processing
@@ -76,6 +77,7 @@ class SimulatedJob:
             timeline=self._timeline,
         )
         self._meter = ResourceMeter()
+        self._operators = Operators(profile.operators)
         self._now = 0
         self._stopped = False
         self._deployment.state_mib = profile.memory.state_base_mib
@@ -260,6 +262,7 @@ class SimulatedJob:
                 cpu_share=min(1.0, cpu),
                 memory_share=self._memory_share,
                 state_mib=self._deployment.state_mib,
+                operators=self._operators.reports(stretch, seconds=stop - first, slots=observed.total_slots),
             )
         )
 

@@ -27,6 +27,8 @@ def _table(part: BaseModel, path: tuple[str, ...]) -> Iterator[str]:
                 tables.append((name, value))
         elif isinstance(value, Mapping):
             tables.extend((f"{name}.{key}", inner) for key, inner in value.items())
+        elif isinstance(value, tuple):
+            tables.extend((f"[{name}]", inner) for inner in value)
         else:
             if field.description:
                 yield from (f"# {line.strip()}" for line in field.description.splitlines())

@@ -18,6 +18,10 @@ class Stretch:
     latency_p50_s: float | None = None
     latency_p95_s: float | None = None
     latency_p99_s: float | None = None
+    worked_s: float = 0.0
+    """Of the median latency, what the operators took."""
+    queued_s: float = 0.0
+    """Of the median latency, what was waited because the job had more to do than it could."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
