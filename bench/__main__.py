@@ -24,6 +24,7 @@ from bench import (
     spark_drain,
     spark_handover,
     spark_live,
+    spark_profile,
     spark_recovery,
 )
 from bench.page import Bench, update_page
@@ -38,6 +39,7 @@ BENCHES: dict[str, Bench] = {
     "spark-handover": spark_handover.measure,
     "spark-handover-state": spark_handover.measure_with_state,
     "spark-recovery": spark_recovery.measure,
+    "spark-profile": spark_profile.measure,
     "spark-agent": spark_agent.measure,
     "job-speed": job_speed.measure,
     "real-time": real_time.measure,

@@ -89,6 +89,10 @@ class Agent:
         self._introduced = True
         self._link.start()
         threading.Thread(target=self._watch, name="tidewise-watch", daemon=True).start()
+        if self._spec.ends_unix_s is not None:
+            last = threading.Timer(max(0.0, self._spec.ends_unix_s - time.time()), self._retire)
+            last.daemon = True
+            last.start()
         self._watch_for_the_end()
 
     def _leave_identity(self, jvm: DriverJvm) -> None:
@@ -118,13 +122,12 @@ class Agent:
         default_root = session.conf.get("spark.sql.streaming.checkpointLocation", None)
         query = ManagedQuery(writer=writer, recipe=recipe, spec=self._spec, jvm=jvm, default_root=default_root)
         shared = self._why_partitions_would_be_taken(session)
+        query.why_alone = self._why_not_twice(query, shared=shared)
+        if self.standby and query.why_alone is not None:
+            raise RuntimeError(query.why_alone)
         writer._tidewise_query = query
         try:
-            if self.standby:
-                self._refuse_what_may_not_run_twice(query, shared=shared)
-                started = query.start_warm_up()
-            else:
-                started = query.start(gone=frozenset(self._spec.gone))
+            started = query.start_warm_up() if self.standby else query.start(gone=frozenset(self._spec.gone))
         except BaseException:
             # The program may try again with the same writer, and then needs the lease as well.
             del writer._tidewise_query
@@ -154,11 +157,12 @@ class Agent:
         self.queries.append(query)
         self._link.send("query", **query.describe())
 
-    def _refuse_what_may_not_run_twice(self, query: ManagedQuery, *, shared: str | None) -> None:
+    def _why_not_twice(self, query: ManagedQuery, *, shared: str | None) -> str | None:
+        """Why no second application may run this query beside the first one; None where it may."""
         if shared is not None:
-            raise RuntimeError(shared)
+            return shared
         if not query.is_movable:
-            raise RuntimeError(
+            return (
                 f"the query {query.key} cannot be moved (it has no checkpoint location, or a trigger that is not a "
                 "processing time), so a successor would write its sink a second time"
             )
@@ -166,10 +170,11 @@ class Agent:
         strange = sorted(self.source_formats - allowed)
         if strange or self.cleans_sources:
             what = "a source that cleans up what it has read" if self.cleans_sources else ", ".join(strange)
-            raise RuntimeError(
+            return (
                 f"{what} may not be read a second time, so a successor cannot warm up beside this job; name it under "
                 "replayable_sources in the job file if reading it twice is harmless"
             )
+        return None
 
     def _why_partitions_would_be_taken(self, session: Any) -> str | None:
         """Why a second application may not read beside this one; None where it may."""
@@ -208,7 +213,7 @@ class Agent:
             content = json.loads(text)
             query = self._query_of(str(content["runId"]))
             if query is not None and str(content["runId"]) in query.run_ids:
-                if query.ledger is not None and query.lease is not None:
+                if query.ledger is not None and query.lease is not None and not query.warming:
                     with self._telling("ledger"):
                         query.ledger.catch_up(epoch=query.lease.epoch)
                 self._link.send("progress", query=query.key, progress=text, received=time.time())
@@ -322,6 +327,8 @@ class Agent:
 
     def _start(self, *, commit_interval_s: float | None = None, gone: tuple[str, ...] = ()) -> Message:
         """Start every query that was drained or warms up, all or none."""
+        if self._spec.copy is not None:
+            raise RuntimeError("a copy is only measured: it never starts the program's own queries")
         if self._hold is not None:
             self._hold.cancel()
             self._hold = None

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from typing import Any
 
 from tidewise_agent.proc import stat_of
+
+_BATCH = re.compile(r"\bbatch = (\d+)")
+"""How Spark names the batch in the description of its jobs."""
 
 
 class DriverJvm:
@@ -117,10 +121,15 @@ class DriverJvm:
         jobs = sorted(self._java_context.statusTracker().getJobIdsForGroup(run_id))[-3:]
         found: dict[int, dict[str, Any]] = {}
         for job in jobs:
-            for stage in self._as_json(store.job(job)).get("stageIds", ())[:most]:
+            data = self._as_json(store.job(job))
+            batch = _BATCH.search(data.get("description") or "")
+            for stage in data.get("stageIds", ())[:most]:
                 entry = self._stage(store, int(stage))
                 if entry is not None:
-                    found[int(stage)] = entry
+                    found[int(stage)] = entry | {
+                        "batch": None if batch is None else int(batch[1]),
+                        "job_done": data.get("status") == "SUCCEEDED",
+                    }
         return [found[stage] for stage in sorted(found)][-most:]
 
     def _stage(self, store: Any, stage: int) -> dict[str, Any] | None:
@@ -142,6 +151,7 @@ class DriverJvm:
             "cpu_ns": data["executorCpuTime"],
             "gc_ms": data["jvmGcTime"],
             "rows": data["inputRecords"] + data["shuffleReadRecords"],
+            "shuffled_rows": data["shuffleReadRecords"],
             "spilled_bytes": data["memoryBytesSpilled"],
             "skew": None if not median_ms else longest_ms / median_ms,
         }

@@ -13,7 +13,7 @@ from typing import Any
 from tidewise_agent.jvm import DriverJvm
 from tidewise_agent.lease import Lease, bookkeeping_folder, local_path
 from tidewise_agent.ledger import Ledger
-from tidewise_agent.scratch import clone_checkpoint, numbers_in, remove
+from tidewise_agent.scratch import clone_checkpoint, note_scratch, numbers_in, remove
 from tidewise_agent.sink_log import fill_sink_log
 from tidewise_agent.spec import AgentSpec
 
@@ -77,10 +77,12 @@ class ManagedQuery:
         self.waits = False
         """Whether it was stopped by the agent and is to be started again, here or elsewhere."""
         self.user_stopped = False
+        self.why_alone: str | None = None
+        """Why no second application may run it beside this one; None where one may."""
         self.retired = False
         self.settled = threading.Condition()
         self.run_ids: set[str] = set()
-        """The runs of the real query; progress of any other run is a warm-up's."""
+        """The runs of the real query, or of a copy's; progress of any other run is a warm-up's."""
         self.lease: Lease | None = None
         self.ledger: Ledger | None = None
         self._scratch: Path | None = None
@@ -122,6 +124,7 @@ class ManagedQuery:
             "trigger": {key: value for key, value in self.recipe.trigger.items() if value is not None},
             "interval_s": self.interval_s,
             "movable": self.is_movable,
+            "why_alone": self.why_alone,
             "warming": self.warming,
             "active": self.java_query is not None and bool(self.java_query.isActive()),
         }
@@ -156,12 +159,16 @@ class ManagedQuery:
         local = local_path(self.checkpoint or "")
         if self.checkpoint is None or local is None:
             raise RuntimeError("a checkpoint that is not on a local disk cannot be cloned to warm up on")
-        self._scratch = local / "_tidewise" / f"warm-{self._spec.application}"
+        copy = self._spec.copy
+        name = f"warm-{self._spec.application}" if copy is None else f"copy-{copy}"
+        self._scratch = local / "_tidewise" / name
         for earlier in (local / "_tidewise").glob("warm-*"):
             # What was killed while it warmed up could not clear up after itself.
             if earlier.name.removeprefix("warm-").removesuffix("-out") in {self._spec.application, *self._spec.gone}:
                 remove(earlier)
-        clone_checkpoint(local, self._scratch)
+        note_scratch(Path(self._spec.identity_file).parent, self._scratch)
+        if copy is None or not self._scratch.exists():
+            clone_checkpoint(local, self._scratch)
         writer = self.writer._df.writeStream
         if self.recipe.has_foreach_batch or self.recipe.format in _FILE_FORMATS:
             # Writing files takes code that has to warm up as well: they go where nobody looks.
@@ -170,9 +177,13 @@ class ManagedQuery:
         else:
             java_writer = writer._jwrite.format("noop")
         java_writer = java_writer.option("checkpointLocation", str(self._scratch))
-        started = java_writer.outputMode(self.recipe.output_mode or "append").trigger(self._jvm.trigger(0.0)).start()
+        # A warm-up has to be quick; a copy is measured, so it keeps the interval that it is to be measured with.
+        trigger = self._jvm.trigger(0.0 if copy is None else self.interval_s or 0.0)
+        started = java_writer.outputMode(self.recipe.output_mode or "append").trigger(trigger).start()
         self.warming = True
         self._now_runs(started)
+        if copy is not None:
+            self.run_ids.add(str(started.runId().toString()))
         return started
 
     def stop_warm_up(self) -> None:

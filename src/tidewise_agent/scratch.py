@@ -6,6 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
+_NOTES = "scratch.txt"
+
 
 def clone_checkpoint(checkpoint: Path, target: Path) -> int:
     """Link the checkpoint as of its last committed batch to `target`, which must not exist; that batch, or -1.
@@ -31,6 +33,26 @@ def clone_checkpoint(checkpoint: Path, target: Path) -> int:
             for name in names:
                 _link(Path(folder) / name, inside / name)
     return last
+
+
+def note_scratch(home: Path, scratch: Path) -> None:
+    """Write down, in the folder of an application, where it is about to clone to: it may be killed any time after."""
+    with (home / _NOTES).open("a", encoding="utf-8") as notes:
+        notes.write(f"{scratch}\n")
+
+
+def clear_up(home: Path) -> None:
+    """Remove what the application of this folder cloned, and what it wrote into nowhere."""
+    try:
+        noted = (home / _NOTES).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return
+    for line in noted:
+        scratch = Path(line)
+        # A line that was cut short by a kill must not name anything else.
+        if scratch.is_absolute() and scratch.name.startswith(("warm-", "copy-")):
+            remove(scratch)
+            remove(scratch.with_name(f"{scratch.name}-out"))
 
 
 def remove(folder: Path) -> None:

@@ -43,6 +43,11 @@ class AgentSpec:
     """Applications that are known to be dead, driver and executors: their leases may be taken."""
     replayable_sources: tuple[str, ...] = ()
     """Further source formats on which a copy may be warmed up, by the word of the job file."""
+    copy: str | None = None
+    """The name of the scratch checkpoint that a copy works on, only to be measured: the program's own queries are never
+    started here. One that is there already is gone on from. None: this application is no copy."""
+    ends_unix_s: float | None = None
+    """When to leave by itself, should nobody end it: no copy outlives a controller that does not come back."""
     cache_folder: str | None = None
     """Where the plugin that warms executors up is kept once it is built; None: executors join cold."""
 

@@ -183,6 +183,101 @@ def test_a_standby_refuses_sources_that_cannot_be_read_twice(
         agent.start_query(Writer(), recipe(tmp_path / "c"))
 
 
+class CopyWriter(Writer):
+    """A writer whose frame can be written elsewhere, as a warm-up does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elsewhere = ElsewhereWriter()
+        self._df = self
+
+    @property
+    def writeStream(self) -> CopyWriter:  # noqa: N802 -- PySpark's name
+        made = CopyWriter()
+        made._jwrite = self.elsewhere
+        return made
+
+
+class ElsewhereWriter(JavaWriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.triggers: list[object] = []
+        self.options: dict[str, str] = {}
+
+    def format(self, name: str) -> ElsewhereWriter:
+        self.options["format"] = name
+        return self
+
+    def option(self, key: str, value: str) -> ElsewhereWriter:
+        self.options[key] = value
+        return self
+
+    def outputMode(self, _mode: str) -> ElsewhereWriter:  # noqa: N802 -- Java's name
+        return self
+
+    def trigger(self, trigger: object) -> ElsewhereWriter:
+        self.triggers.append(trigger)
+        return self
+
+
+def _committed(checkpoint: Path) -> Path:
+    for log in ("offsets", "commits"):
+        (checkpoint / log).mkdir(parents=True)
+        (checkpoint / log / "0").write_text("v1", encoding="utf-8")
+    return checkpoint
+
+
+def test_a_copy_works_on_a_clone_at_its_own_interval_and_tells_all(make_agent: MakeAgent, tmp_path: Path) -> None:
+    checkpoint = _committed(tmp_path / "c")
+    agent, writer = make_agent(standby=True, copy="first", commit_interval_s=7.0), CopyWriter()
+    agent.start_query(writer, recipe(checkpoint, format="kafka"))
+    scratch = checkpoint / "_tidewise" / "copy-first"
+    assert writer._jwrite.started == [], "the program's own query was started"
+    assert writer.elsewhere.options == {"format": "noop", "checkpointLocation": str(scratch)}
+    assert writer.elsewhere.triggers == [7.0]
+    assert (scratch / "commits" / "0").exists()
+    assert Lease(checkpoint / "_tidewise", application="onlooker").holder() is None
+    agent.progressed('{"runId": "run-0", "batchId": 1, "numInputRows": 5}')
+    agent.idle("run-0")
+    agent.terminated("run-0", "it broke")
+    assert [message["query"] for kind in ("progress", "idle", "terminated") for message in told(agent, kind)] == (
+        3 * [str(checkpoint)]
+    )
+    assert told(agent, "warm") == []
+    assert not (checkpoint / "_tidewise" / "ledger.jsonl").exists(), "what a copy commits is not the job's"
+    with pytest.raises(RuntimeError, match="a copy is only measured"):
+        agent._handle("start", {})
+
+
+def test_a_copy_that_comes_back_goes_on_from_where_it_was(make_agent: MakeAgent, tmp_path: Path) -> None:
+    checkpoint = _committed(tmp_path / "c")
+    make_agent("a-1", standby=True, copy="a-1").start_query(CopyWriter(), recipe(checkpoint, format="kafka"))
+    scratch = checkpoint / "_tidewise" / "copy-a-1"
+    (scratch / "commits" / "1").write_text("its own", encoding="utf-8")
+    # Its first driver is dead and known to be; the scratch checkpoint is not cleared up with it.
+    again = make_agent("a-2", standby=True, copy="a-1", gone=("a-1",))
+    again.start_query(CopyWriter(), recipe(checkpoint, format="kafka"))
+    assert (scratch / "commits" / "1").read_text(encoding="utf-8") == "its own"
+    warm = make_agent("a-3", standby=True)
+    warm.start_query(CopyWriter(), recipe(checkpoint, format="kafka"))
+    assert scratch.is_dir(), "a successor that warms up has thrown a copy's checkpoint away"
+    assert (tmp_path / "scratch.txt").read_text(encoding="utf-8").splitlines() == [
+        *2 * [str(scratch)],
+        str(checkpoint / "_tidewise" / "warm-a-3"),
+    ]
+
+
+@pytest.mark.parametrize(("formats", "why"), [({"json"}, None), ({"socket"}, "may not be read a second time")])
+def test_a_job_says_beforehand_whether_it_may_be_copied(
+    make_agent: MakeAgent, tmp_path: Path, formats: set[str], why: str | None
+) -> None:
+    agent = make_agent()
+    agent.source_formats = formats
+    agent.start_query(Writer(), recipe(tmp_path / "c"))
+    (message,) = told(agent, "query")
+    assert (message["why_alone"] is None) if why is None else (why in message["why_alone"])
+
+
 _JOINS_GROUP = {"spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true"}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.checkpoints import write_batch
-from tidewise_agent.scratch import clone_checkpoint, remove
+from tidewise_agent.scratch import clear_up, clone_checkpoint, note_scratch, remove
 
 
 @pytest.fixture
@@ -102,3 +102,20 @@ def test_a_file_system_without_links_gets_copies(
     monkeypatch.setattr(os, "link", link)
     assert clone_checkpoint(checkpoint, tmp_path / "clone") == 3
     assert content(tmp_path / "clone")["commits/3"] == content(checkpoint)["commits/3"]
+
+
+def test_what_was_noted_is_cleared_up_and_nothing_else(tmp_path: Path) -> None:
+    home, kept = tmp_path / "application", tmp_path / "warm-relatively"
+    home.mkdir()
+    clear_up(home)  # nothing was ever noted
+    made = [tmp_path / "c" / "_tidewise" / name for name in ("copy-a", "copy-a-out", "warm-b", "lease", "copy-other")]
+    for folder in (*made, kept):
+        folder.mkdir(parents=True)
+    for name in ("copy-a", "warm-b", "warm-never-made"):
+        note_scratch(home, tmp_path / "c" / "_tidewise" / name)
+    with (home / "scratch.txt").open("a", encoding="utf-8") as notes:
+        notes.write(f"{tmp_path / 'c'}\nwarm-relatively\n\n{tmp_path / 'c' / '_tid'}")  # nonsense, and a line cut short
+    clear_up(home)
+    clear_up(home)
+    assert sorted(path.name for path in (tmp_path / "c" / "_tidewise").iterdir()) == ["copy-other", "lease"]
+    assert kept.is_dir()

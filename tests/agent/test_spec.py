@@ -25,6 +25,8 @@ SPECS = st.builds(
     executors=st.none() | st.integers(min_value=1, max_value=100),
     gone=st.lists(st.text(), max_size=3).map(tuple),
     replayable_sources=st.lists(st.text(), max_size=3).map(tuple),
+    copy=st.none() | st.text(min_size=1),
+    ends_unix_s=st.none() | st.floats(min_value=0.0, max_value=1e12),
 )
 
 

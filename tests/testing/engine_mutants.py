@@ -494,6 +494,115 @@ class TestProfilesInPlace(OnFake):
     job_type = ProfilesInPlace
 
 
+class StopsForCopies(FakeJob):
+    """Lends its executors to the copies."""
+
+    def work(self) -> None:
+        if any(outcome.finished_at_s > self.now for outcome in self.profiles.values()):
+            self.down_until = self.now + 1
+        super().work()
+
+
+class TestStopsForCopies(OnFake):
+    breaks = "test_the_job_goes_on_while_its_copies_run"
+    job_type = StopsForCopies
+
+
+class StarvesForCopies(FakeJob):
+    """Goes on, but nearly all that it has goes to the copies."""
+
+    def work(self) -> None:
+        super().work()
+        if any(outcome.finished_at_s > self.now for outcome in self.profiles.values()):
+            self.backlog += 60.0 * RATE_PER_S
+
+
+class TestStarvesForCopies(OnFake):
+    breaks = "test_the_job_goes_on_while_its_copies_run"
+    job_type = StarvesForCopies
+
+
+class CountsItsCopies(FakeJob):
+    """What the copies process passes for the job's."""
+
+    def work(self) -> None:
+        before = self.processed
+        super().work()
+        if any(outcome.finished_at_s > self.now for outcome in self.profiles.values()):
+            self.processed += self.processed - before
+
+
+class TestCountsItsCopies(OnFake):
+    breaks = "test_the_job_goes_on_while_its_copies_run"
+    job_type = CountsItsCopies
+
+
+class NeverBreaksCopies(FakeJob):
+    def profile(self, request: ProfileRequest) -> None:
+        super().profile(replace(request, inject_failure=False))
+
+
+class TestNeverBreaksCopies(OnFake):
+    breaks = "test_a_copy_that_is_broken_shows_its_recovery"
+    job_type = NeverBreaksCopies
+
+
+class BreaksTheJob(FakeJob):
+    """The failure that was meant for the copy hits the job."""
+
+    def profile(self, request: ProfileRequest) -> None:
+        super().profile(request)
+        if request.inject_failure:
+            self.inject("crash")
+
+
+class TestBreaksTheJob(OnFake):
+    breaks = "test_a_copy_that_is_broken_shows_its_recovery"
+    job_type = BreaksTheJob
+
+
+class EndlessRecovery(FakeJob):
+    """Waits for a copy far beyond the limit."""
+
+    def profile_outcome(self, request_id: str) -> ProfileOutcome | None:
+        outcome = super().profile_outcome(request_id)
+        if outcome is None or outcome.measurements[0].recovery_s is None:
+            return outcome
+        return replace(outcome, measurements=tuple(replace(one, recovery_s=1e6) for one in outcome.measurements))
+
+
+class TestEndlessRecovery(OnFake):
+    breaks = "test_a_copy_that_is_broken_shows_its_recovery"
+    job_type = EndlessRecovery
+
+
+class RefusesLargeCopies(FakeJob):
+    def profile(self, request: ProfileRequest) -> None:
+        if request.candidates[0].executors > 100:
+            raise PermanentError("there is no room for it")
+        super().profile(request)
+
+
+class TestRefusesLargeCopies(OnFake):
+    breaks = "test_a_candidate_that_may_not_run_is_a_result"
+    job_type = RefusesLargeCopies
+
+
+class SaysNothingOfLargeCopies(FakeJob):
+    def profile_outcome(self, request_id: str) -> ProfileOutcome | None:
+        outcome = super().profile_outcome(request_id)
+        if outcome is None or outcome.measurements[0].configuration.executors < 100:
+            return outcome
+        return replace(
+            outcome, measurements=tuple(replace(one, processed_rate_per_s=0.0) for one in outcome.measurements)
+        )
+
+
+class TestSaysNothingOfLargeCopies(OnFake):
+    breaks = "test_a_candidate_that_may_not_run_is_a_result"
+    job_type = SaysNothingOfLargeCopies
+
+
 class NeverMeasured(FakeJob):
     def profile(self, request: ProfileRequest) -> None:
         super().profile(request)

@@ -162,6 +162,7 @@ class FakeJob:
                 latency_p50_s=0.4,
                 latency_p95_s=0.5,
                 busy_share=None,
+                recovery_s=5.0 if request.inject_failure else None,
             )
             for candidate in request.candidates
         )

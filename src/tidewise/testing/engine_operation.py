@@ -1,9 +1,8 @@
-"""What every engine has to keep besides changes: failures, profiles, the meter and the end."""
+"""What every engine has to keep besides changes and profiles: failures, the meter and the end."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pytest
 
@@ -13,39 +12,15 @@ from tidewise.core import (
     Configuration,
     Observation,
     PermanentError,
-    ProfileOutcome,
-    ProfileRequest,
     Purpose,
-    Usage,
     total,
 )
 from tidewise.testing.engine_suite import EngineSuite
 from tidewise.testing.session import Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profiled:
-    """A profile that was asked for twice while it was on, and what happened meanwhile."""
-
-    request: ProfileRequest
-    outcome: ProfileOutcome
-    before: Configuration
-    """What the job ran when the profile began."""
-    meanwhile: Sequence[Observation]
-    """The reports of the job while the copies ran."""
-    after: Configuration
-    core_s: float
-    """What the meter said of profiling at the end, less what it had said at the beginning."""
-    seconds: float
-    """From the request to the outcome."""
-
-    @property
-    def candidate(self) -> Configuration:
-        return self.request.candidates[0]
-
-
 class EngineOperationTests(EngineSuite):
-    """Failures are told and overcome, copies are measured, everything is paid for once, and the end is an end."""
+    """Failures are told and overcome, everything is paid for, and the end is an end."""
 
     # Faults
 
@@ -68,78 +43,6 @@ class EngineOperationTests(EngineSuite):
         )
         self._expect_calm(session)
         session.expect_observed(within_s=self.recovery_deadline_s)
-
-    # Profiles
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def profiled(cls, session: Session) -> Profiled:
-        """One profile for all of its tests, because copies are launched for it."""
-        suite = cls()
-        if not suite.supports_profiles:
-            pytest.skip("the engine does not measure copies")
-        session.expect_observed(within_s=suite.recovery_deadline_s)
-        before = session.job.observed()
-        request = session.profile_request(
-            before.with_executors(before.executors + 1),
-            settle_s=suite.profile_settle_s,
-            measure_s=suite.profile_measure_s,
-            within_s=suite.profile_deadline_s,
-        )
-        session.drain()
-        known, spent = len(session.reports), _profiling(session)
-        session.job.profile(request)
-        session.job.profile(request)  # while it is on
-        outcome = session.wait_for(
-            "the end of a profile",
-            lambda: session.job.profile_outcome(request.request_id),
-            within_s=suite.profile_deadline_s,
-        )
-        return Profiled(
-            request=request,
-            outcome=outcome,
-            before=before,
-            meanwhile=session.reports[known:],
-            after=session.job.observed(),
-            core_s=_profiling(session).core_s - spent.core_s,
-            seconds=session.now_s - request.requested_at_s,
-        )
-
-    def test_a_profile_leaves_the_job_alone(self, profiled: Profiled) -> None:
-        assert profiled.after == profiled.before, "the profile has changed the job"
-        moved = [report for report in profiled.meanwhile if report.configuration != profiled.before]
-        assert not moved, f"the job was changed while the copies ran: {moved[0]}"
-
-    def test_a_profile_measures_its_candidates(self, profiled: Profiled) -> None:
-        outcome = profiled.outcome
-        assert outcome.request_id == profiled.request.request_id
-        assert [measured.configuration for measured in outcome.measurements] == [profiled.candidate]
-        measured = outcome.measurements[0]
-        # The job copes with the load, and the copy has an executor more.
-        assert not measured.detail.strip(), f"the copy died: {measured.detail}"
-        assert measured.input_rate_per_s > 0.0, "the copy was given no input"
-        assert measured.processed_rate_per_s > 0.0, "the copy processed nothing"
-        assert measured.latency_p95_s is not None, f"a copy that copes has no latency: {measured}"
-        assert measured.latency_p95_s > 0.0, "records come out of the copy when they come in: it was not measured"
-
-    def test_a_profile_is_made_and_paid_for_once(self, session: Session, profiled: Profiled) -> None:
-        cores, share = profiled.candidate.total_cores, self.meter_tolerance_share
-        least = (1.0 - share) * cores * profiled.request.measure_s
-        assert profiled.core_s >= least, f"{cores:g} cores were measured for {profiled.core_s:g} core-seconds"
-        seconds = profiled.seconds + self.meter_tolerance_s
-        most = (1.0 + share) * (cores + self.profile_overhead_cores) * seconds
-        assert profiled.core_s <= most, (
-            f"{cores:g} cores took {profiled.core_s:g} core-seconds in {profiled.seconds:g} s: "
-            "asked for twice, the profile was made twice"
-        )
-        session.pass_time(self.stop_wait_s)
-        spent = _profiling(session)
-        session.job.profile(profiled.request)  # when it has ended
-        for _ in range(2):
-            again = session.job.profile_outcome(profiled.request.request_id)
-            assert again == profiled.outcome, "asked for again, the outcome of a profile changed"
-            session.pass_time(self.stop_wait_s)
-        assert _profiling(session) == spent, "asked for again after its end, a profile was paid for again"
 
     # The meter
 
@@ -220,7 +123,3 @@ class EngineOperationTests(EngineSuite):
                 if target.total_cores != cores:
                     return cost, target
         return None
-
-
-def _profiling(session: Session) -> Usage:
-    return session.job.meter().get(Purpose.PROFILING, Usage())

@@ -28,6 +28,10 @@ class EngineSuite:
     profile_settle_s: float = 5.0
     profile_measure_s: float = 10.0
     """How long a copy is measured; longer than a commit interval, so that it has output to measure."""
+    profile_recovery_limit_s: float = 180.0
+    """When a copy that was broken on purpose is given up."""
+    profile_end_s: float = 60.0
+    """How long after its deadline a profile may still take to end its copies."""
     stop_wait_s: float = 10.0
     """What was told to stop, the job or a copy, may still report and cost for this long, and not after it."""
     meter_span_s: float = 60.0

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from tidewise.testing.engine_changes import EngineChangeTests
 from tidewise.testing.engine_operation import EngineOperationTests
+from tidewise.testing.engine_profiles import EngineProfileTests
 from tidewise.testing.engine_reports import EngineRecordTests, EngineReportTests
 
 
 # pytest runs what comes from the last base first: simple things, changes, the rest, and what all of it adds up to.
-class EngineConformance(EngineRecordTests, EngineOperationTests, EngineChangeTests, EngineReportTests):
+class EngineConformance(
+    EngineRecordTests, EngineOperationTests, EngineProfileTests, EngineChangeTests, EngineReportTests
+):
     """Tests of the promises in `tidewise.core.Engine` and `RunningJob`.
 
     Inherit and say how the engine is made, what to start with and how patient to be; pytest does the rest::
@@ -29,5 +32,6 @@ class EngineConformance(EngineRecordTests, EngineOperationTests, EngineChangeTes
 
     The load must last for as long as all of the tests take, and be about the same all the while: what is disturbed is
     told from what is calm. The start has to cope with it: failures are recovered from under it. Two jobs are launched:
-    all tests but that of `stop` share one, and each leaves it running; none depends on another. One profile is made.
+    all tests but that of `stop` share one, and each leaves it running; none depends on another. Three profiles are
+    made.
     """

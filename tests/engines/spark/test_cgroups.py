@@ -212,3 +212,11 @@ def test_a_tree_that_takes_no_groups_is_named(tmp_path: Path) -> None:
 def test_a_name_that_leads_elsewhere_is_refused() -> None:
     with pytest.raises(BadInputError, match="letters, digits"):
         CpuLimits.detect("../x")
+
+
+@pytest.mark.parametrize(("version", "name", "written"), [(1, "cpu.shares", "102"), (2, "cpu.weight", "10")])
+def test_a_weight_is_written_as_the_version_has_it(tmp_path: Path, version: int, name: str, written: str) -> None:
+    limits = fake_tree(tmp_path, version)
+    assert limits.set_weight("app-1", "0", 10)
+    assert (limits.limits / "app-1.0" / name).read_text(encoding="utf-8") == written
+    assert not limits.set_weight("app-1", "9", 10), "an executor without a group has no weight"

@@ -17,6 +17,7 @@ from tidewise.control.clock import SystemClock
 from tidewise.core import ChangeStatus, Configuration, Engine, Mechanism
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import SparkEngine
+from tidewise.engines.spark.job import SparkJob
 from tidewise.engines.spark.program import SparkProgram
 from tidewise.host.processes import ProcessIdentity, find, wait_until
 from tidewise.jobs.embedded import NAME
@@ -24,6 +25,7 @@ from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.jars import connector_conf
 from tidewise.testing import EngineConformance
+from tidewise.testing.engine_profiles import EngineProfileTests, Profiled
 from tidewise.testing.engine_reports import EngineReportTests
 from tidewise.testing.engine_suite import EngineSuite
 from tidewise.testing.session import Session
@@ -46,7 +48,10 @@ class SparkSuite(EngineSuite):
     stop_wait_s = 3.0
     meter_span_s = 6.0
     poll_s = 0.25
-    supports_profiles = False
+    profile_deadline_s = 300.0
+    profile_settle_s = 10.0
+    profile_measure_s = 15.0
+    profile_recovery_limit_s = 120.0
     fault_has_downtime = False  # an executor that dies takes its share of the speed along, and a batch longer
     calm_backlog_s = 8.0
     # Batches of a second or two, and windows of two and a half: the latency of a window is that of one or two batches.
@@ -139,8 +144,34 @@ class TestSparkInShort(SparkSuite, EngineReportTests):
         self._expect_calm(session)
 
 
+class SparkProfileTests(EngineProfileTests):
+    """What only the files and processes of a real job can show of its copies."""
+
+    def test_a_profile_leaves_nothing_behind(self, session: Session, profiled: Profiled) -> None:
+        job = session.job
+        assert isinstance(job, SparkJob)
+        assert not profiled.outcome.measurements[0].detail
+        assert list(job.fleet.applications) == [job.fleet.active_key], "a copy is still known"
+        for checkpoint in job.fleet.checkpoints():
+            left = {path.name for path in (Path(checkpoint) / "_tidewise").iterdir()}
+            assert left == {"ledger.jsonl", "lease.json", "lease.lock"}, f"a copy has left something: {left}"
+        drivers = [one for one in find(lambda argv: "tidewise.jobs.clicks" in argv) if one.folder == job.home.parent]
+        assert [one.identity for one in drivers] == [job.fleet.active.process], "a driver of a copy is still there"
+        for audited in job.verify("a profile"):
+            assert audited.result.clean, audited.result.sentences()
+
+    def test_a_candidate_without_room_says_so(self, session: Session) -> None:
+        self._expect_profiles(session)
+        request = session.profile_request(
+            START.with_executors(50), settle_s=1.0, measure_s=1.0, within_s=self.profile_deadline_s
+        )
+        session.job.profile(request)
+        (measured,) = self._outcome_of_profile(session, request).measurements
+        assert measured.detail == "the cluster has no room for it beside the job"
+
+
 @pytest.mark.soak
-class TestSparkConformance(SparkSuite, EngineConformance):
+class TestSparkConformance(SparkSuite, SparkProfileTests, EngineConformance):
     """The whole suite."""
 
 

@@ -14,8 +14,9 @@ from tests.engines.spark.job_model import ModelJob
 from tests.engines.spark.progress_samples import UNIX_S, a_batch, told_by_spark
 from tidewise.core import Configuration, InvalidValueError, JobStatus, LatencyMethod, Observation
 from tidewise.engines.spark.latency import LatencyChoice
+from tidewise.engines.spark.operators import StageSample
 from tidewise.engines.spark.progress import EventTimes, StateOperator, parse_progress
-from tidewise.engines.spark.reports import ExecutorSample, Reporter, StageSample
+from tidewise.engines.spark.reports import ExecutorSample, Reporter
 
 _ONE = Configuration(executors=1, commit_interval_s=1.0)
 
@@ -572,7 +573,7 @@ def test_stages_and_executors_are_in_the_detail() -> None:
     reporter = _reporter()
     stage = StageSample(stage_id=3, name="aggregate", seconds=0.4, tasks=4, rows=1000, skew=1.5)
     sample = ExecutorSample(executors=2)
-    reporter.stages([stage])
+    reporter.stages("query", [stage], 0.0)
     reporter.executors(sample, 1.0)
     assert reporter.detail().stages == (stage,)
     assert reporter.detail().executors == sample

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Mapping
@@ -14,17 +14,21 @@ from typing import Any, Self
 
 import tidewise_agent
 from tidewise.core import Configuration, PermanentError
+from tidewise.engines.spark.copy_record import CopyRecord
 from tidewise.engines.spark.master import ClusterManager
 from tidewise.engines.spark.program import SparkProgram, spark_conf
 from tidewise.host.cache import cache_folder
 from tidewise.host.daemons import last_line
 from tidewise.host.processes import ProcessIdentity, reap, wait_until
-from tidewise_agent.lease import local_path
 from tidewise_agent.spec import OWNER_VARIABLE, SPEC_VARIABLE, AgentSpec
+
+_LOG = logging.getLogger(__name__)
 
 _AGENT_PATH = Path(tidewise_agent.__file__).parent / "path"
 _GRACE_S = 3.0
 """Executors leave by themselves when their driver is gone; after this they are ended."""
+_COPY_NICENESS = 10
+"""How far the driver of a copy steps back: it then weighs about a tenth of the job's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,8 @@ class QueryFacts:
     sink_path: str | None
     interval_s: float | None
     movable: bool
+    why_alone: str | None = None
+    """Why no second application may run it beside the first one; None where one may."""
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Self:
@@ -49,7 +55,19 @@ class QueryFacts:
             sink_path=message["sink_path"],
             interval_s=message["interval_s"],
             movable=message["movable"],
+            why_alone=message.get("why_alone"),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOrder:
+    """What makes an application a copy: something to be measured, and nothing else."""
+
+    scratch: str
+    """The name of its scratch checkpoint; one that is there is gone on from."""
+    ends_unix_s: float
+    """When it leaves by itself."""
+    record: CopyRecord
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -80,9 +98,15 @@ class Application:
     stopped_by_program: bool = False
     failure: str | None = None
     """What the program died of, in its own words."""
+    query_failure: str | None = None
+    """What a query of it ended with, though the program may go on."""
     problems: list[str] = field(default_factory=list)
     ending: bool = False
     greeted: bool = False
+    copy: str | None = None
+    """The scratch checkpoint that a copy works on, only to be measured; None: it is no copy."""
+    record: CopyRecord | None = None
+    """What a copy has shown so far."""
 
     def to_dict(self) -> dict[str, Any]:
         """What another controller needs to take it back."""
@@ -91,6 +115,7 @@ class Application:
             "folder": str(self.folder),
             "process": self.process.to_dict(),
             "target": self.target,
+            "copy": self.copy,
         }
 
     @property
@@ -150,14 +175,6 @@ class Application:
             jvm.kill()
         return self.is_gone(cluster, within_s=within_s)
 
-    def clear_up(self) -> None:
-        """Remove what its warm-up left in checkpoints; one that was killed could not do so itself."""
-        for facts in self.queries.values():
-            local = None if facts.checkpoint is None else local_path(facts.checkpoint)
-            if local is not None:
-                for folder in (local / "_tidewise").glob(f"warm-{self.key}*"):
-                    shutil.rmtree(folder, ignore_errors=True)
-
     def forget_runs(self) -> None:
         """Its queries are about to start: what was told before counts no more."""
         self.first_commit_unix_s.clear()
@@ -201,12 +218,14 @@ def launch(
     token: str,
     standby: bool,
     gone: tuple[str, ...],
+    copy: CopyOrder | None = None,
 ) -> Application:
     """Start the program as a process of its own, which outlives the controller."""
     program.check()
     folder = home / "applications" / key
     folder.mkdir(parents=True)
-    conf = cluster.conf(cores=configuration.cores_per_executor, warms_up=standby) | spark_conf(program, configuration)
+    warms_up = standby and copy is None
+    conf = cluster.conf(cores=configuration.cores_per_executor, warms_up=warms_up) | spark_conf(program, configuration)
     spec = AgentSpec(
         application=key,
         host=controller[0],
@@ -221,6 +240,8 @@ def launch(
         executors=configuration.executors,
         gone=gone,
         replayable_sources=program.replayable_sources,
+        copy=None if copy is None else copy.scratch,
+        ends_unix_s=None if copy is None else copy.ends_unix_s,
         cache_folder=_cache(),
     )
     spec.write(folder / "agent.json")
@@ -244,6 +265,8 @@ def launch(
             )
         except OSError as error:
             raise PermanentError(f"{program.command[0]} cannot be started: {error.strerror}") from error
+    if copy is not None:
+        _step_back(child.pid)
     process = ProcessIdentity.of(child.pid)
     if process is None:  # pragma: no cover -- our own child is there until it is waited for
         raise PermanentError("the program was gone as soon as it had been started")
@@ -254,7 +277,18 @@ def launch(
         process=process,
         child=child,
         target=configuration.executors,
+        copy=None if copy is None else copy.scratch,
+        record=None if copy is None else copy.record,
     )
+
+
+def _step_back(pid: int) -> None:
+    """Let the driver of a copy have what CPU the others leave; what it starts is given the same."""
+    try:
+        ours = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, pid, min(19, ours + _COPY_NICENESS))
+    except OSError as error:
+        _LOG.warning("The copy runs with the priority of the job: %s", error)
 
 
 def _cache() -> str | None:

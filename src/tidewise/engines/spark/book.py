@@ -11,12 +11,14 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
-from tidewise.core import BadInputError, ChangeOutcome, Configuration
+from tidewise.core import BadInputError, ChangeOutcome, Configuration, ProfileOutcome, ProfileRequest
 from tidewise.host.private_files import write_private
 
 _FILE = "job.json"
 _OUTCOME = TypeAdapter(ChangeOutcome)
 _CONFIGURATION = TypeAdapter(Configuration)
+_PROFILE = TypeAdapter(ProfileRequest)
+_PROFILE_OUTCOME = TypeAdapter(ProfileOutcome)
 
 
 def configuration_to_dict(configuration: Configuration) -> dict[str, Any]:
@@ -52,6 +54,9 @@ class Book:
     change: str | None = None
     """The request that is being carried out."""
     outcomes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    profile: dict[str, Any] | None = None
+    """The profile that is on."""
+    profile_outcomes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def new(cls, folder: Path) -> Self:
@@ -98,3 +103,18 @@ class Book:
     def with_outcome(self, outcome: ChangeOutcome) -> Self:
         content = _OUTCOME.dump_python(outcome, mode="json")
         return self.having(change=None, outcomes={**self.outcomes, outcome.request_id: content})
+
+    @property
+    def profile_on(self) -> ProfileRequest | None:
+        return None if self.profile is None else _PROFILE.validate_python(self.profile)
+
+    def with_profile(self, request: ProfileRequest) -> Self:
+        return self.having(profile=_PROFILE.dump_python(request, mode="json"))
+
+    def profile_outcome(self, request_id: str) -> ProfileOutcome | None:
+        content = self.profile_outcomes.get(request_id)
+        return None if content is None else _PROFILE_OUTCOME.validate_python(content)
+
+    def with_profile_outcome(self, outcome: ProfileOutcome) -> Self:
+        content = _PROFILE_OUTCOME.dump_python(outcome, mode="json")
+        return self.having(profile=None, profile_outcomes={**self.profile_outcomes, outcome.request_id: content})

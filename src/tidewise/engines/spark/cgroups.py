@@ -123,6 +123,18 @@ class CpuLimits:
         except OSError as error:
             raise PermanentError(f"the limit of {group} cannot be changed: {error.strerror}") from error
 
+    def set_weight(self, app_id: str, executor_id: str, weight: int) -> bool:
+        """Let an executor have this weight against the others, which have 100, where CPU is short; False: no group."""
+        group = self.limits / _leaf(app_id, executor_id)
+        name, value = ("cpu.shares", weight * 1024 // 100) if self.version == 1 else ("cpu.weight", weight)
+        try:
+            (group / name).write_text(str(value), encoding="utf-8")
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise PermanentError(f"the weight of {group} cannot be changed: {error.strerror}") from error
+        return True
+
     def remove_empty(self) -> None:
         """Forget the groups of executors that are gone, and what they used."""
         for parent in self._parents():

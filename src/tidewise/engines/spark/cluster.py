@@ -110,7 +110,7 @@ class LocalCluster:
         Slots and memory are what Spark counts, not what the machine has: by default all workers together promise
         three quarters of its memory.
         """
-        memory_mib = _memory_mib(workers) if memory_mib_per_worker is None else memory_mib_per_worker
+        memory_mib = machine_memory_mib(workers) if memory_mib_per_worker is None else memory_mib_per_worker
         if min(workers, slots_per_worker) < 1 or memory_mib < _LEAST_MEMORY_MIB:
             raise BadInputError(
                 f"a cluster has 1 worker or more, each with 1 slot and {_LEAST_MEMORY_MIB} MiB or more, "
@@ -379,6 +379,7 @@ class LocalCluster:
         state_file.save(self.folder / STATE_FILE, self._state.to_dict())
 
 
-def _memory_mib(workers: int) -> int:
+def machine_memory_mib(workers: int) -> int:
+    """What each of so many workers promises by default: together three quarters of the machine's memory."""
     total_mib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
     return max(_LEAST_MEMORY_MIB, total_mib * 3 // 4 // max(1, workers))

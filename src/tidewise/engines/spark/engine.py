@@ -21,6 +21,7 @@ from tidewise.core import (
 from tidewise.engines.spark.application import Application
 from tidewise.engines.spark.audit import state_partitions
 from tidewise.engines.spark.book import Book, configuration_from_dict, configuration_to_dict
+from tidewise.engines.spark.copies import nothing_measured
 from tidewise.engines.spark.faults import Faults
 from tidewise.engines.spark.fleet import Fleet
 from tidewise.engines.spark.job import SparkJob
@@ -134,6 +135,10 @@ class SparkEngine:
                 detail="the controller was restarted while the change was on",
             )
             fleet.book = fleet.book.with_outcome(outcome)
+        profile = fleet.book.profile_on
+        if profile is not None:
+            why = "the controller was restarted while the profile was on"
+            fleet.book = fleet.book.with_profile_outcome(nothing_measured(profile, self._clock.now_s(), why))
         return self._job(fleet)
 
     def clear(self) -> None:
@@ -142,6 +147,7 @@ class SparkEngine:
         try:
             fleet.take_back()
             left = [one.key for one in list(fleet.applications.values()) if not fleet.end(one)]
+            fleet.clear_up()
         finally:
             fleet.close()
         if left:
@@ -150,7 +156,7 @@ class SparkEngine:
     def _sort_out(self, fleet: Fleet) -> Application | None:
         """Find out which application works, by the lease and not by what was meant; end all others."""
         with fleet.news:
-            living = [one for one in fleet.applications.values() if one.is_driver_alive]
+            living = [one for one in fleet.applications.values() if one.is_driver_alive and one.copy is None]
         for application in living:
             fleet.switchboard.wait_connected(application.key, within_s=_CALL_IN_WITHIN_S)
         holder = self._holder(fleet, living)
@@ -160,6 +166,7 @@ class SparkEngine:
         for application in list(fleet.applications.values()):
             if application.key != fleet.active_key:
                 fleet.end_for_sure(application)
+        fleet.clear_up()
         with fleet.news:
             active = fleet.applications.get(fleet.active_key or "")
         if active is not None and active.is_driver_alive:

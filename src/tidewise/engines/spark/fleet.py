@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from tidewise.core import Clock, Configuration, JobStatus, PermanentError, TemporaryError
-from tidewise.engines.spark.application import Application, QueryFacts, identity_in, launch
+from tidewise.engines.spark.application import Application, CopyOrder, QueryFacts, identity_in, launch
 from tidewise.engines.spark.book import Book, configuration_from_dict, configuration_to_dict
+from tidewise.engines.spark.copy_record import CopyRecord
 from tidewise.engines.spark.master import ClusterManager
+from tidewise.engines.spark.operators import StageSample
 from tidewise.engines.spark.program import SparkProgram, check_memory, heap_mib
 from tidewise.engines.spark.progress import UnreadableProgressError, parse_progress
 from tidewise.engines.spark.proxy import TcpProxy
-from tidewise.engines.spark.reports import Reporter, StageSample
+from tidewise.engines.spark.reports import Reporter
 from tidewise.engines.spark.switchboard import Message, Switchboard
 from tidewise.host.processes import ProcessIdentity, find_with_environment, wait_until
+from tidewise_agent.scratch import clear_up
 from tidewise_agent.spec import SPEC_VARIABLE
 
 _LOG = logging.getLogger(__name__)
@@ -86,6 +89,9 @@ class Fleet:
     def run_time_s(self, unix_s: float) -> float:
         return unix_s - self._unix_offset_s
 
+    def unix_s(self, run_time_s: float) -> float:
+        return run_time_s + self._unix_offset_s
+
     def checkpoints(self) -> dict[str, QueryFacts]:
         """The queries of the working application by their checkpoint."""
         with self.news:
@@ -93,16 +99,31 @@ class Fleet:
 
     # Beginning and ending applications
 
+    def launch_copy(
+        self, configuration: Configuration, *, record: CopyRecord, ends_unix_s: float, scratch: str | None = None
+    ) -> Application:
+        """Start a copy that is only measured; where the `scratch` checkpoint is there already, it goes on from it."""
+        key = self._new_key()
+        order = CopyOrder(scratch=scratch or key, ends_unix_s=ends_unix_s, record=record)
+        return self._launch(key, configuration, standby=True, copy=order)
+
     def launch(self, configuration: Configuration, *, standby: bool = False) -> Application:
         """Start another application of the program."""
-        check_memory(configuration.memory_mib_per_executor)
+        return self._launch(self._new_key(), configuration, standby=standby)
+
+    def _new_key(self) -> str:
+        """Never used twice, also by a controller that comes after this one: leases go by them."""
         with self.news:
             if self.closing:
                 raise MoveFailedError("the job is being stopped")
             number = self.book.launched + 1
-            # Names are never used twice, also by a controller that comes after this one: leases go by them.
             self.book = self.book.having(launched=number)
-            key = f"{self.home.name}-{int(self.book.began_unix_s)}-{number}"
+            return f"{self.home.name}-{int(self.book.began_unix_s)}-{number}"
+
+    def _launch(
+        self, key: str, configuration: Configuration, *, standby: bool, copy: CopyOrder | None = None
+    ) -> Application:
+        check_memory(configuration.memory_mib_per_executor)
         port = self.switchboard.port if self.proxy is None else self.proxy.port
         application = launch(
             key=key,
@@ -114,6 +135,7 @@ class Fleet:
             token=self.book.token,
             standby=standby,
             gone=self.book.dead,
+            copy=copy,
         )
         with self.news:
             self.applications[key] = application
@@ -132,6 +154,7 @@ class Fleet:
                     folder=Path(content["folder"]),
                     process=process,
                     target=int(content["target"]),
+                    copy=content.get("copy"),
                 )
             self.active_key = self.book.active
         self._end_strays()
@@ -151,6 +174,11 @@ class Fleet:
             if gone:
                 self.book = self.book.having(dead=(*self.book.dead, folder.name))
 
+    def clear_up(self) -> None:
+        """Remove the scratch checkpoints of applications that are dead, whoever ended them."""
+        for name in self.book.dead:
+            clear_up(self.home / "applications" / name)
+
     def _is_gone(self, spark_id: str) -> bool:
         return self.cluster.is_gone(spark_id) is True
 
@@ -164,16 +192,21 @@ class Fleet:
                 _LOG.info("%s could not be asked to leave: %s", application.key, error)
         return self.end(application, within_s=within_s)
 
-    def end(self, application: Application, *, within_s: float = _GONE_WITHIN_S) -> bool:
-        """Kill what lives of an application; whether all of it is known to be dead, which is written down."""
+    def end(self, application: Application, *, within_s: float = _GONE_WITHIN_S, keeps_scratch: bool = False) -> bool:
+        """Kill what lives of an application; whether all of it is known to be dead, which is written down.
+
+        `keeps_scratch`: another goes on from its scratch checkpoint.
+        """
         gone = application.end(self.cluster, within_s=within_s)
-        if gone:
-            application.clear_up()
+        if gone and not keeps_scratch:
+            # One that was killed could not clear up after itself.
+            clear_up(application.folder)
         with self.news:
             if gone:
                 self.applications.pop(application.key, None)
                 self.details.pop(application.key, None)
-                self.book = self.book.having(dead=(*self.book.dead, application.key))
+                if application.key not in self.book.dead:
+                    self.book = self.book.having(dead=(*self.book.dead, application.key))
                 if self.standby_key == application.key:
                     self.standby_key = None
                 self.save()
@@ -318,19 +351,26 @@ class Fleet:
         if not progress.executed:
             return
         query = str(message["query"])
-        self._query_ids[query] = progress.query_id
         application.committed_unix_s[query] = progress.committed_unix_s
         application.first_commit_unix_s.setdefault(query, progress.committed_unix_s)
         application.running.add(query)
         usual_s = application.batch_s.get(query, progress.duration_s)
         application.batch_s[query] = usual_s + 0.1 * (progress.duration_s - usual_s)
         committed_s = self.run_time_s(progress.committed_unix_s)
+        at_s = min(committed_s, self.clock.now_s())
+        if application.copy is not None:
+            if application.record is not None:
+                application.record.batch(query, progress, at_s)
+            return
+        self._query_ids[query] = progress.query_id
         if committed_s >= self._since_s:
-            self.reporter.batch(progress, min(committed_s, self.clock.now_s()))
+            self.reporter.batch(progress, at_s)
 
     def _hear_idle(self, application: Application, message: Message) -> None:
         # A source without new data runs no batch; its query runs all the same.
         application.running.add(str(message["query"]))
+        if application.record is not None:
+            application.record.idle(str(message["query"]), self.clock.now_s())
         query_id = self._query_ids.get(str(message["query"]))
         if query_id is not None and application.key == self.active_key:
             self.reporter.idle(query_id, self.clock.now_s())
@@ -344,14 +384,17 @@ class Fleet:
             application.stopped_by_program = True
         if message.get("exception"):
             first = str(message["exception"]).splitlines()[0]
+            application.query_failure = first
             self._note(application, f"a query ended with an error: {first}")
 
     def _hear_details(self, application: Application, message: Message) -> None:
         self.details[application.key] = message
 
     def _hear_stages(self, application: Application, message: Message) -> None:
-        if application.key == self.active_key:
-            self.reporter.stages([_stage(entry) for entry in message["stages"]])
+        query_id = self._query_ids.get(str(message["query"]))
+        if query_id is not None and application.key == self.active_key:
+            stages = [_stage(entry) for entry in message["stages"]]
+            self.reporter.stages(query_id, stages, self.clock.now_s())
 
     def _hear_problem(self, application: Application, message: Message) -> None:
         _LOG.warning("The agent of %s: %s: %s", application.key, message["code"], message["sentence"])
@@ -378,4 +421,8 @@ def _stage(entry: Mapping[str, Any]) -> StageSample:
         tasks=int(entry["tasks"]),
         rows=int(entry["rows"]),
         skew=entry["skew"],
+        batch_id=entry.get("batch"),
+        is_done=bool(entry.get("job_done")),
+        run_s=float(entry["run_ms"]) / 1000,
+        shuffled_rows=int(entry.get("shuffled_rows", 0)),
     )

@@ -30,9 +30,10 @@ from tidewise.core import (
 )
 from tidewise.engines.spark.application import Application, QueryFacts
 from tidewise.engines.spark.audit import Audit, audit
+from tidewise.engines.spark.copies import Copies
 from tidewise.engines.spark.faults import Faults
 from tidewise.engines.spark.fleet import Fleet
-from tidewise.engines.spark.moves import check, move
+from tidewise.engines.spark.moves import check, executors_needed, move
 from tidewise.engines.spark.reports import ExecutorSample, ReportDetail
 from tidewise.engines.spark.supervision import Recovery, Supervisor
 from tidewise_agent.lease import local_path
@@ -62,7 +63,8 @@ class SparkJob:
         self._fleet = fleet
         self._changes = changes
         self._busy = threading.Lock()
-        self._supervisor = Supervisor(fleet, busy=self._busy)
+        self._copies = Copies(fleet)
+        self._supervisor = Supervisor(fleet, busy=self._busy, make_room=self._copies.cut_short)
         self._faults = Faults(fleet, seed=seed, supervised=supervised)
         self._meter: dict[Purpose, Usage] = {}
         self._metered_s = fleet.clock.now_s()
@@ -101,6 +103,8 @@ class SparkJob:
         if not self._busy.acquire(blocking=False):
             raise TemporaryError("another change is on, or the driver is being replaced", retry_after_s=2.0)
         try:
+            if self._copies.is_on and not self._fleet.fits(request.target, executors_needed(self._fleet, request)):
+                self._copies.end("a change of the job needed the room")
             check(self._fleet, request, state_mib=self._state_mib())
             with self._fleet.news:
                 self._fleet.book = self._fleet.book.having(change=request.request_id)
@@ -115,11 +119,14 @@ class SparkJob:
         with self._fleet.news:
             return self._fleet.book.outcome(request_id)
 
-    def profile(self, request: ProfileRequest) -> None:  # noqa: ARG002 -- the port's shape
-        raise ImpossibleChangeError("this engine does not measure copies beside the job")
+    def profile(self, request: ProfileRequest) -> None:
+        if self._stopped or self.ended is not None:
+            raise PermanentError("the job has ended, so no copy of it can be measured")
+        self._copies.begin(request)
 
-    def profile_outcome(self, request_id: str) -> ProfileOutcome | None:  # noqa: ARG002 -- the port's shape
-        return None
+    def profile_outcome(self, request_id: str) -> ProfileOutcome | None:
+        with self._fleet.news:
+            return self._fleet.book.profile_outcome(request_id)
 
     def inject(self, fault: str) -> None:
         self._faults.inject(fault)
@@ -138,6 +145,7 @@ class SparkJob:
             self._stopped = True
             self._supervisor.stopping = True
             checkpoints = self._checkpoints()
+        self._copies.end("the job was stopped")
         self._end_gracefully()
         self._audit("the end", checkpoints)
         self.leave()
@@ -147,14 +155,16 @@ class SparkJob:
         with self._fleet.news:
             self._stopped = True
             self._supervisor.stopping = True
+        self._copies.end("the job was killed")
         for application in self._close_doors():
             self._fleet.end(application)
         self.leave()
 
     def leave(self) -> None:
-        """Stop watching; what runs goes on, and another controller may take it back."""
+        """Stop watching; the job goes on, and another controller may take it back."""
         with self._fleet.news:
             self._stopped = True
+        self._copies.end("the controller left the job")
         self._fleet.close()
 
     # Beyond the port
@@ -346,8 +356,11 @@ class SparkJob:
         configuration, program = application.configuration, self._fleet.program
         count = max(len(application.executor_ids), application.target)
         cores = configuration.cores_per_executor
-        if application.key != self._fleet.active_key and self._fleet.cluster.cpu_limits is not None:
-            cores = max(1.0, cores)  # what may be used while it warms up
+        warms_up = application.key != self._fleet.active_key and (
+            application.record is None or not application.record.is_up
+        )
+        if warms_up and self._fleet.cluster.cpu_limits is not None:
+            cores = max(1.0, cores)  # what may be used meanwhile
         executors = Usage(
             core_s=count * cores * passed_s,
             memory_mib_s=count * configuration.memory_mib_per_executor * passed_s,
@@ -356,6 +369,8 @@ class SparkJob:
         if application.key == self._fleet.active_key:
             self._add(Purpose.EXECUTORS, executors)
             self._add(Purpose.DRIVER, driver)
+        elif application.copy is not None:
+            self._add(Purpose.PROFILING, executors + driver)
         else:
             self._add(Purpose.DOUBLE_RUNNING, executors + driver)
 

@@ -69,14 +69,21 @@ def check(fleet: Fleet, request: ChangeRequest, *, state_mib: float | None) -> N
     blind = fleet.cluster.blind_spot()
     if blind is not None and request.mechanism in _ENDS_AN_APPLICATION:
         raise PermanentError(f"it could not be confirmed that the old application is gone: {blind}")
-    beside = {Mechanism.HANDOVER: target.executors}.get(request.mechanism)
-    more = target.executors - len(fleet.active.executor_ids) if beside is None else beside
+    more = executors_needed(fleet, request)
     if not fleet.fits(target, more):
-        hint = "; a redeploy, which stops the job first, may fit" if beside is not None else ""
+        beside = request.mechanism is Mechanism.HANDOVER
+        hint = "; a redeploy, which stops the job first, may fit" if beside else ""
         raise PermanentError(
             f"the cluster cannot hold {more} more executors of {target.slots_per_executor} slots and "
             f"{target.memory_mib_per_executor} MiB{hint}"
         )
+
+
+def executors_needed(fleet: Fleet, request: ChangeRequest) -> int:
+    """How many executors have to find a place beside those that run."""
+    if request.mechanism is Mechanism.HANDOVER:
+        return request.target.executors
+    return request.target.executors - len(fleet.active.executor_ids)
 
 
 def move(fleet: Fleet, request: ChangeRequest) -> Moved:

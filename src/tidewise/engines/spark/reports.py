@@ -8,9 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tidewise.core import Configuration, JobStatus, NotReadyError, Observation, Parameter
+from tidewise.core import (
+    Configuration,
+    JobStatus,
+    NotReadyError,
+    Observation,
+    OperatorReport,
+    Parameter,
+)
 from tidewise.core.checks import require_finite
 from tidewise.engines.spark.latency import LatencyChoice, Percentiles
+from tidewise.engines.spark.operators import StageSample, operators_of
 from tidewise.engines.spark.partitions import QueryLag
 from tidewise.engines.spark.progress import BatchProgress, StateOperator
 from tidewise.engines.spark.query_record import QueryRecord, QueryWindow
@@ -22,6 +30,8 @@ _SHORTEST_S = 0.05
 """No window is shorter: rates over less than this mean nothing."""
 _SAMPLE_LASTS_WINDOWS = 3.0
 """For how many windows an executor sample stands when no new one comes."""
+_STAGES_LAST_S = 30.0
+"""How long the stages that were told last stand for those of now, at least: they are told every ten seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,19 +51,6 @@ class ExecutorSample:
             share = getattr(self, name)
             if share is not None:
                 require_finite(name, share, least=0.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageSample:
-    """One stage of the last batch."""
-
-    stage_id: int
-    name: str
-    seconds: float
-    tasks: int
-    rows: int
-    skew: float | None = None
-    """The longest task over the median one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +95,12 @@ class ReportDetail:
         return all(query.backlog_known for query in self.queries)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stages:
+    stages: tuple[StageSample, ...]
+    at_s: float
+
+
 class Reporter:
     """Collects what is told and gives it as reports.
 
@@ -111,12 +114,13 @@ class Reporter:
     def __init__(self, *, window_s: float, latency: LatencyChoice = LatencyChoice.AUTO) -> None:
         require_finite("window_s", window_s, above=2 * _SHORTEST_S)
         self._window_s = window_s
-        self._latency = latency
+        self.latency = latency
+        """How latencies are obtained."""
         self._queries: dict[str, QueryRecord] = {}
         self._statuses = _Told[JobStatus]()
         self._configurations = _Told[Configuration]()
         self._samples = _Told[ExecutorSample]()
-        self._stages: tuple[StageSample, ...] = ()
+        self._stages: dict[str, _Stages] = {}
         self._start_s: float | None = None
         self._reported_s = 0.0
 
@@ -138,6 +142,7 @@ class Reporter:
     def ended(self, query_id: str) -> None:
         """The query has ended for good; what waits for it does not count any more. One that comes back has not."""
         self._queries.pop(query_id, None)
+        self._stages.pop(query_id, None)
 
     def status(self, status: JobStatus, at_s: float) -> None:
         """What the job does from this time on."""
@@ -154,9 +159,10 @@ class Reporter:
     def executors(self, sample: ExecutorSample, at_s: float) -> None:
         self._samples.tell(sample, at_s)
 
-    def stages(self, stages: Sequence[StageSample]) -> None:
-        """The stages of the last batch."""
-        self._stages = tuple(stages)
+    def stages(self, query_id: str, stages: Sequence[StageSample], at_s: float) -> None:
+        """The stages of the last batches of a query, in their order."""
+        require_finite("at_s", at_s)
+        self._stages[query_id] = _Stages(stages=tuple(stages), at_s=at_s)
 
     # What is given ------------------------------------------------------------------------------------------------
 
@@ -183,12 +189,12 @@ class Reporter:
                 if query.latest is not None
             ),
             executors=self._samples.newest,
-            stages=self._stages,
+            stages=tuple(stage for told in self._stages.values() for stage in told.stages),
         )
 
     def _query(self, query_id: str) -> QueryRecord:
         if query_id not in self._queries:
-            self._queries[query_id] = QueryRecord(choice=self._latency, window_s=self._window_s)
+            self._queries[query_id] = QueryRecord(choice=self.latency, window_s=self._window_s)
         return self._queries[query_id]
 
     def _next_end_s(self, start_s: float) -> float:
@@ -201,12 +207,13 @@ class Reporter:
         begin_s, self._reported_s = self._reported_s, end_s
         self._configurations.pass_by(end_s)
         status, configuration = self._statuses.current, self._configurations.current
-        windows = [
-            window
-            for query in self._queries.values()
+        by_query = {
+            query_id: window
+            for query_id, query in self._queries.items()
             if (window := query.window(begin_s, end_s, status=status, interval_s=configuration.commit_interval_s))
             is not None
-        ]
+        }
+        windows = list(by_query.values())
         self._statuses.pass_one(end_s)
         samples = self._samples.pass_by(end_s)
         lasting_s = 0.0 if status is JobStatus.DOWN else _SAMPLE_LASTS_WINDOWS * self._window_s
@@ -215,6 +222,7 @@ class Reporter:
         cpu = [sample.cpu_share for sample in samples if sample.cpu_share is not None]
         memory = [sample.memory_share for sample in samples if sample.memory_share is not None]
         window_s = end_s - begin_s
+        rates_per_s = {query_id: max(0.0, window.arrived) / window_s for query_id, window in by_query.items()}
         latency = _worst(windows)
         return Observation(
             time_s=end_s,
@@ -232,7 +240,25 @@ class Reporter:
             cpu_share=min(1.0, sum(cpu) / len(cpu)) if cpu else None,
             memory_share=max(memory, default=None),
             state_mib=self._state_mib(),
+            operators=self._operators(end_s, status, configuration, rates_per_s),
         )
+
+    def _operators(
+        self, end_s: float, status: JobStatus, configuration: Configuration, rates_per_s: Mapping[str, float]
+    ) -> tuple[OperatorReport, ...]:
+        """From the stages that were told last; none while the job does not run, or where they are of long ago."""
+        if status is not JobStatus.RUNNING:
+            return ()
+        lasting_s = max(_STAGES_LAST_S, _SAMPLE_LASTS_WINDOWS * self._window_s)
+        slots = configuration.executors * configuration.slots_per_executor
+        found: list[OperatorReport] = []
+        for query_id, told in self._stages.items():
+            query, rate_per_s = self._queries.get(query_id), rates_per_s.get(query_id)
+            if query is None or query.latest is None or rate_per_s is None or end_s - told.at_s > lasting_s:
+                continue
+            name = "" if len(self._stages) == 1 else f"{query.latest.name or query_id} "
+            found += operators_of(told.stages, query.latest, name=name, slots=slots, rate_per_s=rate_per_s)
+        return tuple(found)
 
     def _state_mib(self) -> float | None:
         sizes = [

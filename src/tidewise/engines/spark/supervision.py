@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidewise.core import Configuration, JobStatus, PermanentError, TemporaryError
@@ -41,10 +42,14 @@ class Recovery:
 class Supervisor:
     """Replaces drivers; one thread at a time calls `look`, and recovery runs in a thread of its own."""
 
-    def __init__(self, fleet: Fleet, *, busy: threading.Lock) -> None:
-        """`busy` is held by whoever changes the job: a recovery and a change never meet."""
+    def __init__(self, fleet: Fleet, *, busy: threading.Lock, make_room: Callable[[str], None]) -> None:
+        """`busy` is held by whoever changes the job: a recovery and a change never meet.
+
+        `make_room` ends what runs beside the job only to be measured; it is told why, and does not wait.
+        """
         self._fleet = fleet
         self._busy = busy
+        self._make_room = make_room
         self._deaths_s: deque[float] = deque()
         self._frozen_since_s: dict[ProcessIdentity, float] = {}
         self._frozen_workers_since_s: dict[ProcessIdentity, float] = {}
@@ -135,6 +140,7 @@ class Supervisor:
             return  # A change is on: it notices, gives up, and then it is our turn.
         self._recovering = True
         fleet.set_status(JobStatus.DOWN)
+        self._make_room("the job's own driver had to be replaced")
         threading.Thread(target=self._recover, args=(dead,), name="spark-recovery", daemon=True).start()
 
     def _recover(self, dead: Application | None) -> None:
