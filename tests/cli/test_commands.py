@@ -15,6 +15,9 @@ import pytest
 from tests.cli.conftest import Tidewise
 from tests.experiments.plans import GOOD, write_plan
 from tidewise import __version__
+from tidewise.core import BadInputError
+from tidewise.experiments import find_plan, load_run, shipped_plans
+from tidewise.pipeline import context
 
 
 @pytest.fixture
@@ -25,6 +28,7 @@ def cli(tidewise: Tidewise, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 SHORT = GOOD.replace("seeds = [1, 2]", "seeds = [1]").replace('duration = "1h"', 'duration = "20min"')
 SHORT = SHORT.replace('every = "30min"', 'every = "10min"')
+HERE = ("--master", "none")
 
 
 def test_help_teaches_by_example(cli: Tidewise) -> None:
@@ -44,19 +48,20 @@ def test_the_version_is_told(cli: Tidewise) -> None:
 
 def test_an_experiment_prints_its_table_and_writes_its_report(cli: Tidewise, tmp_path: Path) -> None:
     plan = write_plan(tmp_path, SHORT)
-    code, out, err = cli("experiment", str(plan), "--out", "results")
+    code, out, err = cli("experiment", str(plan), "--out", "results", *HERE)
     assert code == 0
     assert "simulated with profile paper-cluster" in out
     assert "static" in out
     assert "reactive" in out
-    assert "run 1 of 2: waves-static-1" in err
+    assert "The load waves is generated (shape 'sine')." in err
+    assert "1 of 2 runs have ended; on now: waves-reactive-1" in err
     assert (tmp_path / "results" / "small" / "report.html").stat().st_size > 1_000_000
     assert (tmp_path / "results" / "small" / "waves-reactive-1" / "run.json").exists()
 
 
 def test_json_is_one_document_and_nothing_else(cli: Tidewise, tmp_path: Path) -> None:
     plan = write_plan(tmp_path, SHORT)
-    code, out, err = cli("experiment", str(plan), "--json")
+    code, out, err = cli("experiment", str(plan), "--json", *HERE)
     assert (code, err) == (0, "")
     told = json.loads(out)
     rows = {row["policy"]: row for row in told["runs"]}
@@ -66,7 +71,7 @@ def test_json_is_one_document_and_nothing_else(cli: Tidewise, tmp_path: Path) ->
 
 
 def test_a_report_of_any_runs(cli: Tidewise, tmp_path: Path) -> None:
-    cli("experiment", str(write_plan(tmp_path, SHORT)))
+    cli("experiment", str(write_plan(tmp_path, SHORT)), *HERE)
     code, out, _ = cli("report", "runs/small/waves-static-1", "--to", "one.html", "--title", "One <run>")
     assert code == 0
     assert "one.html" in out
@@ -102,9 +107,64 @@ def test_bad_input_is_one_sentence_and_exit_code_2(cli: Tidewise, arguments: tup
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("papre",), "there is no plan 'papre'; did you mean 'paper'"),
+        (("plan.toml", "--load", "waves"), "--load waves: write the name of a load and its file"),
+        (("plan.toml", "--load", "wave=x.csv"), "has no load 'wave'; did you mean 'waves'"),
+        (("plan.toml", "--load", "waves=missing.csv"), "missing.csv"),
+        (("plan.toml", "--loads", "nowhere"), "nowhere is not a folder"),
+        (("plan.toml", "--loads", "."), "holds none of the loads of the plan 'small': there is no waves_0.333333h.csv"),
+        (("plan.toml", "--master", "locl[2]"), "there is no Spark master 'locl[2]'"),
+    ],
+)
+def test_what_cannot_be_run_is_told_before_anything_is_started(
+    cli: Tidewise, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    write_plan(tmp_path, SHORT)
+    code, out, err = cli("experiment", *arguments)
+    assert (code, out) == (2, "")
+    assert said in err.splitlines()[-1]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_java_it_is_told_how_to_do_without(
+    cli: Tidewise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise BadInputError("Java 17 is not installed")
+
+    monkeypatch.setattr(context, "find_java", missing)
+    code, _, err = cli("experiment", str(write_plan(tmp_path, SHORT)))
+    assert code == 2
+    assert err.endswith("Java 17 is not installed; or do without Spark, one run after the other: --master none\n")
+
+
+@pytest.mark.parametrize("how", [("--load", "waves=mine.csv"), ("--loads", "files")])
+def test_a_load_can_be_read_from_a_file_instead(cli: Tidewise, tmp_path: Path, how: tuple[str, str]) -> None:
+    write_plan(tmp_path, SHORT)
+    (tmp_path / "files").mkdir()
+    for name in ("mine.csv", "files/waves.csv"):
+        (tmp_path / name).write_text("0,30000\n1200,30000\n")
+    code, _, err = cli("experiment", "plan.toml", *how, *HERE)
+    assert code == 0
+    assert f"The load waves is read from {'mine' if how[0] == '--load' else 'waves'}.csv." in err
+    run = load_run(tmp_path / "runs" / "small" / "waves-static-1")
+    assert run.read_series().input_rate_per_s.mean() == pytest.approx(30_000, rel=0.01)
+
+
+def test_a_name_means_the_shipped_plan_whatever_lies_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_plan(tmp_path).rename(tmp_path / "paper")
+    assert find_plan("paper") == shipped_plans()["paper"]
+    assert find_plan("./paper") == Path("paper")
+    assert find_plan("paper.toml") == Path("paper.toml")
+
+
 def test_a_bad_plan_leaves_nothing_behind(cli: Tidewise, tmp_path: Path) -> None:
     plan = write_plan(tmp_path, GOOD.replace('policy = "reactive"', 'policy = "reactiv"'))
-    code, _, err = cli("experiment", str(plan))
+    code, _, err = cli("experiment", str(plan), *HERE)
     assert code == 2
     assert "line 31" in err
     assert not (tmp_path / "runs").exists()
@@ -114,27 +174,27 @@ def test_an_impossible_second_load_leaves_nothing_behind(cli: Tidewise, tmp_path
     hard = '[[loads]]\nname = "hard"\nshape = "constant"\nrate_per_s = 9000000.0\n\n'
     plan = write_plan(tmp_path, SHORT.replace("[[policies]]", hard + "[[policies]]", 1))
     for _ in range(2):  # not "exists already" the second time
-        code, out, err = cli("experiment", str(plan))
+        code, out, err = cli("experiment", str(plan), *HERE)
         assert (code, out) == (2, "")
-        assert err.startswith("checking the plan\ntidewise: ")
+        assert err.splitlines()[-2] == "checking the plan"
         assert "no configuration can keep the promises on the load 'hard'" in err
         assert not (tmp_path / "runs").exists()
 
 
 def test_an_experiment_never_writes_over_another(cli: Tidewise, tmp_path: Path) -> None:
-    cli("experiment", str(write_plan(tmp_path, SHORT)))
-    code, _, err = cli("experiment", str(write_plan(tmp_path, SHORT.replace("40000.0", "41000.0"))))
+    cli("experiment", str(write_plan(tmp_path, SHORT)), *HERE)
+    code, _, err = cli("experiment", str(write_plan(tmp_path, SHORT.replace("40000.0", "41000.0"))), *HERE)
     assert code == 2
     assert "exists already" in err
 
 
 def test_a_plan_run_again_keeps_what_is_complete(cli: Tidewise, tmp_path: Path) -> None:
     plan = write_plan(tmp_path, SHORT)
-    _, first, _ = cli("experiment", str(plan))
+    _, first, _ = cli("experiment", str(plan), *HERE)
     shutil.rmtree(tmp_path / "runs" / "small" / "waves-reactive-1")
     _, _, err = cli("report", "runs/small")
     assert "careful: 1 of the 2 runs of the plan 'small' are here; missing: waves-reactive-1" in err
-    code, again, _ = cli("experiment", str(plan))
+    code, again, _ = cli("experiment", str(plan), *HERE)
     assert (code, again) == (0, first)
 
 
@@ -185,7 +245,7 @@ def test_stopping_it_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_damaged_run_is_told_of(cli: Tidewise, tmp_path: Path) -> None:
-    cli("experiment", str(write_plan(tmp_path, SHORT)))
+    cli("experiment", str(write_plan(tmp_path, SHORT)), *HERE)
     damaged = tmp_path / "runs" / "small" / "waves-static-1" / "run.json"
     damaged.write_text(damaged.read_text(encoding="utf-8")[:100], encoding="utf-8")
     code, _, err = cli("report", "runs/small")

@@ -16,7 +16,8 @@ from tidewise.report import build_report
 
 def digest_of(folder: Path, text: str) -> str:
     folder.mkdir()
-    return next(Experiment(write_plan(folder, text)).trials()).load_digest
+    experiment = Experiment(write_plan(folder, text))
+    return experiment.ground(experiment.plan.loads[0].name).load_digest
 
 
 def test_a_digest_tells_loads_apart_and_not_seeds(tmp_path: Path) -> None:

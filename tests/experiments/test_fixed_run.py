@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewise.experiments.fit_paper_cluster import DURATION_S, FAILURE_COUNT, FAILURES, SEEDS
-from tidewise.experiments.fixed_run import UNBROKEN_END_S, fault_schedule
+from tidewise.experiments.fixed_run import fault_schedule
 from tidewise.experiments.plan import FailuresTable, read_plan
 from tidewise.experiments.toml_file import TomlFile
 
@@ -37,7 +37,7 @@ def test_failures_come_in_order_early_enough_and_as_many_for_every_seed(
     given_failures = failures(every_s, every_s * jitter_share, first_s)
     times_s = [fault.at_s for fault in fault_schedule(given_failures, duration_s, seed)]
     assert times_s == sorted(times_s)
-    assert all(0 <= at_s <= duration_s - UNBROKEN_END_S for at_s in times_s)
+    assert all(0 <= at_s <= duration_s - given_failures.quiet_end for at_s in times_s)
     assert len(times_s) == len(fault_schedule(given_failures, duration_s, seed + 1))
 
 
@@ -47,3 +47,11 @@ def test_the_fit_breaks_what_the_benchmark_breaks_when_it_does() -> None:
     assert plan.duration == DURATION_S
     assert plan.seeds == SEEDS
     assert {len(fault_schedule(FAILURES, DURATION_S, seed)) for seed in SEEDS} == {FAILURE_COUNT}
+
+
+def test_several_kinds_take_turns_and_the_quiet_end_can_be_shorter() -> None:
+    table = FailuresTable.model_validate(
+        {"kind": ["kill-driver", "kill-executor"], "every": "20s", "first": "10s", "jitter": "0s", "quiet_end": "20s"}
+    )
+    found = [(fault.at_s, fault.kind) for fault in fault_schedule(table, 90, 1)]
+    assert found == [(10.0, "kill-driver"), (30.0, "kill-executor"), (50.0, "kill-driver"), (70.0, "kill-executor")]

@@ -33,13 +33,15 @@ def hindsight(
     profile: SimulatorProfile = PAPER,
     most: int = 12,
     slots: tuple[int, ...] = (1,),
+    memory_mib: tuple[int, ...] = (4096,),
+    intervals_s: tuple[float, ...] = (10.0,),
     faults: tuple[FaultRecord, ...] = (),
 ) -> Hindsight:
     space = ConfigurationSpace(
         executors=tuple(range(1, most + 1)),
         slots_per_executor=slots,
-        memory_mib_per_executor=(4096,),
-        commit_interval_s=(10.0,),
+        memory_mib_per_executor=memory_mib,
+        commit_interval_s=intervals_s,
         changes=profile.changes,
     )
     return Hindsight(
@@ -118,7 +120,17 @@ def test_hindsight_agrees_with_trying_everything(
     promises = Promises(latency_p95_s=limit_s, good_share=good_share, recovery_s=recovery_s)
     profile = coherent(coherence)
     faults = (FaultRecord(at_s=400.0, kind="network-delay"),)
-    found = hindsight(rates, promises, profile=profile, faults=faults, most=8, slots=(1, 2))
+    memory_mib, intervals_s = (640, 4096), (10.0, 50.0)  # of the smaller one, two slots feel the lack
+    found = hindsight(
+        rates,
+        promises,
+        profile=profile,
+        faults=faults,
+        most=8,
+        slots=(1, 2),
+        memory_mib=memory_mib,
+        intervals_s=intervals_s,
+    )
 
     def keeps(configuration: Configuration) -> bool:
         series, _ = run_fixed(profile=profile, rates_per_s=rates, seed=1, faults=faults, configuration=configuration)
@@ -128,13 +140,39 @@ def test_hindsight_agrees_with_trying_everything(
     space = ConfigurationSpace(
         executors=tuple(range(1, 9)),
         slots_per_executor=(1, 2),
-        memory_mib_per_executor=(4096,),
-        commit_interval_s=(10.0,),
+        memory_mib_per_executor=memory_mib,
+        commit_interval_s=intervals_s,
         changes=profile.changes,
     )
     costs = [PRICES.per_hour(one) for one in space if keeps(one)]
     best = found.cheapest()
     assert (None if best is None else PRICES.per_hour(best)) == min(costs, default=None)
+
+
+def test_few_of_many_configurations_are_simulated() -> None:
+    profile = load_profile("paper-cluster")
+    space = ConfigurationSpace(
+        executors=tuple(range(1, 25)),
+        slots_per_executor=(1, 2, 3, 4),
+        cores_per_executor=(1.0, 2.0, 3.0),
+        memory_mib_per_executor=(1024, 2048, 3072, 4096),
+        commit_interval_s=(10.0, 30.0, 50.0, 70.0, 90.0),
+        changes=profile.changes,
+    )
+    rates = 40_000 * (1 + 0.5 * np.sin(np.arange(7200) / 500))
+    found = Hindsight(
+        profile=profile,
+        rates_per_s=rates,
+        seed=1,
+        faults=(FaultRecord(at_s=1000.0, kind="network-delay"),),
+        space=space,
+        promises=Promises(latency_p95_s=3.0, recovery_s=180.0),
+        prices=PRICES,
+    )
+    best = found.cheapest()
+    assert best is not None
+    assert found.keeps(best)
+    assert len(found._by_physics) <= 60 < len(space) / 50
 
 
 def test_hindsight_and_summaries_judge_alike() -> None:

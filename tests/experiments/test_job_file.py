@@ -68,6 +68,12 @@ def test_state_is_cut_anew_only_where_the_space_has_several_counts(tmp_path: Pat
         ('program = "small.py"', 'program = "small.py"\npython = "no-such-python"', 3, "no interpreter"),
         ('program = "small.py"', 'program = "small.py"\nfolder = "gone"', 3, "there is no folder"),
         ("handover = true", "standby = true", 4, "it needs handover = true"),
+        (
+            'policy = "reactive"\ntarget_cpu = 0.5',
+            'policy = "demeter"\nparallelism = [99]',
+            34,
+            "policy 'demeter' cannot work here: no configuration of the space has a parallelism of",
+        ),
         ("handover = true", 'handover = "yes"', 4, "handover must be true or false"),
         ('latency = "event-time"', 'latency = "eventtime"', 6, "latency"),
         ("workers = 1", "workers = 0", 12, "workers"),

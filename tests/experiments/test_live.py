@@ -37,7 +37,7 @@ from tidewise.engines.spark.audit import Audit
 from tidewise.engines.spark.job import Audited as Found
 from tidewise.engines.spark.supervision import Recovery
 from tidewise.experiments import find_runs
-from tidewise.experiments.live import LiveRun, LiveSetting, LiveView, run_live
+from tidewise.experiments.live import LiveRun, LiveSetting, LiveView
 from tidewise.experiments.measured import measured_series
 from tidewise.experiments.record import FaultRecord
 from tidewise.report import write_report
@@ -180,7 +180,7 @@ def test_a_run_is_told_written_and_can_be_reported(tmp_path: Path) -> None:
     clock = SystemClock(start_s=30.0)
     job, views = FakeJob(clock, rate_per_s=300.0), list[LiveView]()
     faults = (FaultRecord(at_s=1.0, kind="kill-driver"),)
-    run = run_live(job, setting(tmp_path, duration_s=3.0, faults=faults), clock=clock, observer=views.append)
+    run = LiveRun(job, setting(tmp_path, duration_s=3.0, faults=faults), clock=clock, observer=views.append).run()
     assert job.stops == 1
     assert job.faults == ["kill-driver"]
     record, series = run.record, run.read_series()
@@ -215,7 +215,7 @@ def test_a_run_ends_with_its_program(tmp_path: Path) -> None:
     clock = SystemClock()
     job = FakeJob(clock)
     threading.Timer(1.2, lambda: setattr(job, "ended", "the program has ended")).start()
-    run = run_live(job, setting(tmp_path), clock=clock)
+    run = LiveRun(job, setting(tmp_path), clock=clock).run()
     assert run.record.complete
     assert run.record.duration_s < 10.0
 
@@ -246,11 +246,31 @@ def test_other_threads_stop_break_pause_and_look(tmp_path: Path) -> None:
     assert run.record.duration_s < 60.0
 
 
+@pytest.mark.parametrize("stopped_by", ["Ctrl-C", "the program"])
+def test_a_run_that_must_last_is_incomplete_when_it_ends_early(tmp_path: Path, stopped_by: str) -> None:
+    clock = SystemClock()
+    job = FakeJob(clock)
+
+    def look(view: LiveView) -> None:
+        if view.now_s < 1.0:
+            return
+        if stopped_by == "Ctrl-C":
+            raise KeyboardInterrupt
+        job.ended = "the program has ended"
+
+    live = LiveRun(job, setting(tmp_path, duration_s=60.0, must_last=True), clock=clock, observer=look)
+    run = live.run()
+    assert live.was_stopped == (stopped_by == "Ctrl-C")
+    assert not run.record.complete
+    assert run.record.duration_s == 60.0
+    assert job.stops == 1
+
+
 def test_ctrl_c_while_it_stops_kills_the_job_and_keeps_the_run(tmp_path: Path) -> None:
     clock = SystemClock()
     job = FakeJob(clock, interrupt_stop=True)
     with pytest.raises(KeyboardInterrupt):
-        run_live(job, setting(tmp_path, duration_s=1.0), clock=clock)
+        LiveRun(job, setting(tmp_path, duration_s=1.0), clock=clock).run()
     assert job.kills == 1
     assert len(find_runs([tmp_path])) == 1
 
@@ -267,10 +287,10 @@ def test_a_second_controller_goes_on_where_the_first_one_died(tmp_path: Path) ->
             raise DiedError
 
     with pytest.raises(DiedError):
-        run_live(job, setting(tmp_path, duration_s=3.0), clock=clock, observer=die)
+        LiveRun(job, setting(tmp_path, duration_s=3.0), clock=clock, observer=die).run()
     assert job.stops == 0
     assert find_partial(tmp_path)
-    run = run_live(job, setting(tmp_path, duration_s=3.0), clock=clock, resume=True)
+    run = LiveRun(job, setting(tmp_path, duration_s=3.0), clock=clock, resume=True).run()
     assert len(run.read_series()) == 3
     with SqliteJournal.open_readonly(run.folder / "journal.sqlite") as journal:
         assert sum(isinstance(event, ControllerStarted) for event in journal.read()) == 2

@@ -20,11 +20,12 @@ def test_a_right_plan_becomes_what_it_says(tmp_path: Path) -> None:
     experiment = Experiment(write_plan(tmp_path))
     assert experiment.duration_s == 3600
     assert experiment.run_count == 4
-    assert experiment.space.executors == tuple(range(1, 25))
+    ground = experiment.ground("waves")
+    assert ground.space.executors == tuple(range(1, 25))
     assert experiment.start.executors == 24
     assert experiment.start.memory_mib_per_executor == 4096
-    assert experiment.space.changes[0].mechanism is Mechanism.IN_PLACE_RESCALE
-    trials = list(experiment.trials())
+    assert ground.space.changes[0].mechanism is Mechanism.IN_PLACE_RESCALE
+    trials = [experiment.trial("waves", seed) for seed in experiment.plan.seeds]
     assert [trial.seed for trial in trials] == [1, 2]
     assert len(trials[0].faults) == 2
     assert trials[0].faults != trials[1].faults
@@ -103,21 +104,21 @@ def test_promises_that_nothing_can_keep_are_refused_with_the_nearest(tmp_path: P
     with pytest.raises(
         BadInputError, match=r"line 20: no configuration can keep .* the nearest that was found"
     ) as told:
-        next(Experiment(write_plan(tmp_path, impossible)).trials())
+        Experiment(write_plan(tmp_path, impossible)).check("waves", 1)
     assert "keeps a p95 latency of 100 ms in 0.0% of the seconds instead of 90.0%;" in str(told.value)
     assert "recover" not in str(told.value)  # that promise is kept
 
 
 def test_a_load_that_is_too_much_for_the_space_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="widen the space"):
-        next(Experiment(write_plan(tmp_path, GOOD.replace('executors = "1..24"', 'executors = "1..2"'))).trials())
+        Experiment(write_plan(tmp_path, GOOD.replace('executors = "1..24"', 'executors = "1..2"'))).check("waves", 1)
 
 
 def test_a_silent_load_is_refused(tmp_path: Path) -> None:
     silent = GOOD.replace('shape = "sine"', 'shape = "constant"').replace("mean_per_s = 40000.0", "rate_per_s = 0.0")
     silent = silent.replace('amplitude_share = 0.5\nperiod = "30min"\n', "")
     with pytest.raises(BadInputError, match="zero in every second"):
-        next(Experiment(write_plan(tmp_path, silent)).trials())
+        Experiment(write_plan(tmp_path, silent)).check("waves", 1)
 
 
 def test_a_missing_plan_and_a_missing_trace_are_told(tmp_path: Path) -> None:

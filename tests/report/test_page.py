@@ -86,9 +86,9 @@ def test_every_link_leads_to_an_anchor_that_is_there_once(page: str) -> None:
     assert {str(link)[1:] for link in links} <= set(map(str, ids))
 
 
-def test_each_load_has_its_six_figures_with_named_axes(page: str) -> None:
+def test_each_load_has_its_figures_with_named_axes(page: str) -> None:
     figures = [json.loads(text) for text in Parsed(without_plotly(page)).figures]
-    assert len(figures) == 2 * 6
+    assert len(figures) == 2 * 8
     for figure in figures:
         titles = [
             axis.get("title", {}).get("text", "")

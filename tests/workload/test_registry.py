@@ -15,10 +15,12 @@ from tidewise.workload import LOADS, Constant, Daily, Growth, Load, Noisy, Steps
 SMALLEST: dict[str, dict[str, object]] = {
     "bursts": {"base_per_s": 5},
     "constant": {"rate_per_s": 5},
+    "curve": {"points": [["0s", 5], ["3s", 7]]},
     "daily": {"mean_per_s": 5},
     "growth": {"start_per_s": 5, "end_per_s": 6},
     "noisy": {"load": {"shape": "constant", "rate_per_s": 5}},
     "regime-change": {"at": "5s", "mean_before_per_s": 5, "mean_after_per_s": 5},
+    "scaled": {"load": {"shape": "constant", "rate_per_s": 5}, "factor": 2},
     "sine": {"mean_per_s": 5},
     "square": {"low_per_s": 5, "high_per_s": 5},
     "steps": {"levels": [["0s", 5]]},

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
+from rich.console import Console
 from rich.markup import escape
 
 from tidewise import __version__
@@ -19,15 +20,34 @@ from tidewise.cli.forecast import forecast_commands
 from tidewise.cli.kafka import kafka_commands
 from tidewise.cli.lag import lag
 from tidewise.cli.live import chaos, control_job, job_status, pause_job, resume_job, run_job, stop_job
-from tidewise.cli.output import BAD_INPUT, STOPPED, console, experiment_progress, print_json
+from tidewise.cli.logs import LOG_NAME
+from tidewise.cli.output import BAD_INPUT, STOPPED, console, experiment_progress, print_json, print_sentence
 from tidewise.cli.produce import produce_records
-from tidewise.cli.summary import summary_rows
+from tidewise.cli.spark_plan import show_spark_plan
+from tidewise.cli.summary import published_rows, summary_rows
 from tidewise.cli.verify import verify
 from tidewise.core import BadInputError, PermanentError, TidewiseError
-from tidewise.experiments import DEMO_PLAN, Experiment, Run, by_scenario, compare, find_runs, run_experiment
-from tidewise.experiments.demo import check_demo
+from tidewise.experiments import (
+    DEMO_PLAN,
+    Experiment,
+    Run,
+    Spread,
+    by_scenario,
+    compare,
+    find_plan,
+    find_runs,
+    in_this_process,
+    run_experiment,
+    shipped_plans,
+    spread_over,
+)
+from tidewise.experiments.plan import files_in, read_plan
+from tidewise.experiments.spark_plan import SparkExperiment
+from tidewise.experiments.spark_run import check_spark
+from tidewise.experiments.toml_file import TomlFile
 from tidewise.policies import describe
 from tidewise.report import DEFAULT_TITLE, headlines, terminal_table, warnings, write_report
+from tidewise.report.published import published_table
 from tidewise.report.wording import origin
 from tidewise.workload import describe_loads
 
@@ -73,6 +93,8 @@ def root(
     tidewise produce --job ysb ...   a job's records into a topic, as a load says
 
     tidewise experiment plan.toml    compare policies on the same load
+
+    tidewise experiment paper        the experiment of the earlier systems, as one command
 
     tidewise report runs/mine        tables and figures of any runs
 
@@ -122,7 +144,7 @@ def demo(
         home = _free_folder(out / "demo")
         _show(_run(Experiment(DEMO_PLAN), home, quiet=json), report=home / REPORT_NAME, json=json)
         return
-    check_demo()
+    check_spark()
     home = _free_folder(out / "demo")
     seconds = round(60 * minutes)
     if not show_demo(home, seconds=seconds, measure_static=static, kafka=kafka, report=home / REPORT_NAME, json=json):
@@ -131,23 +153,85 @@ def demo(
 
 @app.command(name="experiment")
 def run_plan(
-    plan: Annotated[Path, typer.Argument(help="A plan file (TOML).", show_default=False)],
+    plan: Annotated[
+        str,
+        typer.Argument(
+            help=f"A plan file (TOML), or the name of a shipped one: {', '.join(shipped_plans())}.", show_default=False
+        ),
+    ],
+    *,
     out: Out = Path("runs"),
+    load: Annotated[
+        list[str] | None,
+        typer.Option("--load", metavar="NAME=FILE", help="Read this load of the plan from a CSV file instead."),
+    ] = None,
+    loads: Annotated[
+        Path | None,
+        typer.Option("--loads", help="A folder with such files: NAME.csv, or with the plan's length, NAME_18h.csv."),
+    ] = None,
+    master: Annotated[
+        str, typer.Option("--master", help="The Spark that computes the runs; none: this process, one by one.")
+    ] = "local[*]",
     json: Json = False,
 ) -> None:
     """Run policies x loads x seeds, with failures on a schedule; one folder per run, and a report.
 
-    Everything wrong with a plan is told before the first run begins: the line, and what to write instead.
+    Everything wrong with a plan is told before the first run begins: the line, and what to write instead. The runs are
+    spread over the cores of this machine, or over a cluster, by Spark: needs Java 17 and PySpark (the extra `spark`).
+    Stopped, it goes on where it was: with the same command.
 
     For example:
 
     tidewise experiment plan.toml
 
     tidewise experiment plan.toml --out results --json > summary.json
+
+    tidewise experiment paper                            the experiment of the earlier systems, on generated loads
+
+    tidewise experiment paper --load ysb=ysb_18h.csv     the same, with a load that was released
+
+    tidewise experiment real-spark                       the same on real Spark, 18 hours in 24 minutes for each run
     """
-    experiment = Experiment(plan)
+    path = find_plan(plan)
+    if path != Path(plan) and Path(plan).exists():
+        sys.stderr.write(f"tidewise: careful: {plan} is a shipped plan; write ./{plan} for the one in this folder\n")
+    files = _load_files(path, load or [], loads)
+    if read_plan(TomlFile(path)).engine == "spark":
+        _run_on_spark(SparkExperiment(path, files=files), out, json=json)
+        return
+    experiment = Experiment(path, files=files)
+    for table in experiment.plan.loads:
+        if not json:
+            print_sentence(f"The load {table.name} is {table.origin}.", Console(stderr=True))
     home = out / experiment.plan.name
-    _show(_run(experiment, home, quiet=json), report=home / REPORT_NAME, json=json)
+    with spread_over(master) as spread:
+        runs = _run(experiment, home, quiet=json, spread=spread)
+    _show(runs, report=home / REPORT_NAME, json=json)
+
+
+def _run_on_spark(experiment: SparkExperiment, out: Path, *, json: bool) -> None:
+    home = out / experiment.plan.name
+    outcome = show_spark_plan(experiment, home, quiet=json)
+    if outcome.runs:
+        _show(list(outcome.runs), report=home / REPORT_NAME, json=json)
+    if outcome.stopped:
+        raise typer.Exit(STOPPED)
+    cut = outcome.total - len(outcome.runs)
+    if cut:
+        raise PermanentError(
+            f"{cut} of the {outcome.total} runs were cut short; see {home / LOG_NAME}, and run the same command again"
+        )
+
+
+def _load_files(plan: Path, named: list[str], folder: Path | None) -> dict[str, Path]:
+    """By the name of the load; a file that is named goes before one that lies in the folder."""
+    found = {} if folder is None else files_in(folder, read_plan(TomlFile(plan)))
+    for text in named:
+        name, equals, file = text.partition("=")
+        if not (name and equals and file):
+            raise BadInputError(f"--load {text}: write the name of a load and its file, as in --load ysb=ysb_18h.csv")
+        found[name] = Path(file)
+    return found
 
 
 @app.command()
@@ -211,10 +295,10 @@ app.add_typer(kafka_commands, name="kafka")
 app.add_typer(forecast_commands, name="forecast")
 
 
-def _run(experiment: Experiment, home: Path, *, quiet: bool) -> list[Run]:
+def _run(experiment: Experiment, home: Path, *, quiet: bool, spread: Spread = in_this_process) -> list[Run]:
     created = datetime.now(UTC).date().isoformat()
     with experiment_progress(quiet=quiet) as progress:
-        return run_experiment(experiment, home, created=created, progress=progress)
+        return run_experiment(experiment, home, created=created, spread=spread, progress=progress)
 
 
 def _show(runs: list[Run], *, report: Path, json: bool, title: str = DEFAULT_TITLE) -> None:
@@ -223,7 +307,7 @@ def _show(runs: list[Run], *, report: Path, json: bool, title: str = DEFAULT_TIT
     for sentence in warnings(runs):
         sys.stderr.write(f"tidewise: careful: {sentence}\n")
     if json:
-        print_json({"report": str(report), "runs": summary_rows(aggregates)})
+        print_json({"report": str(report), "runs": summary_rows(aggregates), "published": published_rows(aggregates)})
         return
     screen = console()
     for rows in by_scenario(aggregates):
@@ -231,6 +315,9 @@ def _show(runs: list[Run], *, report: Path, json: bool, title: str = DEFAULT_TIT
         screen.print(terminal_table(rows, title=f"{scenario.load} ({origin(scenario)})", width=screen.width))
         for sentence in headlines(rows):
             screen.print(sentence, highlight=False, markup=False)
+        beside = published_table(rows)
+        if beside is not None:
+            screen.print(beside)
         screen.print()
     screen.print(f"The report: [bold]{escape(str(report))}[/bold]", soft_wrap=True)
 

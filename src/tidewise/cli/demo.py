@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tidewise.cli.logs import LOG_NAME, logging_to
 from tidewise.cli.output import console, print_json, print_sentence
 from tidewise.cli.summary import summary_rows
 from tidewise.cli.view import Frame, watching
@@ -36,8 +34,6 @@ from tidewise.report import write_report
 from tidewise.report.wording import MISSING, percent
 from tidewise.report.wording import seconds as say_seconds
 
-_LOG_NAME = "tidewise.log"
-
 
 def show_demo(home: Path, *, seconds: int, measure_static: bool, kafka: bool, report: Path, json: bool) -> bool:
     """Run the demo into this folder and show it; whether it ran to its end, and nobody stopped it."""
@@ -60,7 +56,7 @@ def show_demo(home: Path, *, seconds: int, measure_static: bool, kafka: bool, re
         static_cost=static_cost,
         report_every_s=REPORT_EVERY_S,
     )
-    with _logging_to(home / _LOG_NAME):
+    with logging_to(home / LOG_NAME):
         demo = run_demo(
             home,
             seconds=seconds,
@@ -137,19 +133,3 @@ def summary_sentences(demo: Demo, tuned: Summary, static: Summary | None) -> lis
         )
     said += demo.proof
     return said
-
-
-@contextmanager
-def _logging_to(path: Path) -> Iterator[None]:
-    """What is logged goes to a file: in the middle of a picture nobody could read it."""
-    log = logging.getLogger("tidewise")
-    handler = logging.FileHandler(path, encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
-    log.addHandler(handler)
-    before, log.propagate = log.propagate, False
-    try:
-        yield
-    finally:
-        log.propagate = before
-        log.removeHandler(handler)
-        handler.close()

@@ -58,28 +58,35 @@ def print_json(value: object) -> None:
 
 @contextmanager
 def experiment_progress(*, quiet: bool) -> Iterator[Callable[[ExperimentProgress], None]]:
-    """A bar on standard error, so that standard output stays clean; one line per run where that is no terminal."""
+    """A bar on standard error, so that standard output stays clean; a line per step where that is no terminal."""
     errors = Console(stderr=True)
     if quiet:
         yield lambda _: None
         return
     if not errors.is_terminal:
-        seen: set[str] = set()
+        seen: set[int | None] = set()
 
         def say(progress: ExperimentProgress) -> None:
-            if progress.sentence not in seen:
-                seen.add(progress.sentence)
-                errors.print(progress.sentence, highlight=False)
+            step = None if progress.checking else progress.done
+            if step not in seen:
+                seen.add(step)
+                errors.print(progress.sentence, highlight=False, soft_wrap=True)
 
         yield say
         return
     with Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=errors
+        BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"), console=errors
     ) as bar:
         task = bar.add_task("starting", total=None)
 
         def show(progress: ExperimentProgress) -> None:
-            done = progress.done_runs + progress.run_share
-            bar.update(task, description=progress.run or progress.sentence, total=progress.total_runs, completed=done)
+            told = "checking the plan" if progress.checking else f"runs; on: {', '.join(progress.on) or 'none yet'}"
+            shown = _within(told, errors.width - 60)
+            bar.update(task, description=shown, total=progress.total, completed=progress.done)
 
         yield show
+
+
+def _within(text: str, width: int) -> str:
+    """Cut off where a terminal is too narrow: a bar that breaks its line is drawn again and again."""
+    return text if len(text) <= max(10, width) else f"{text[: max(9, width - 1)]}…"

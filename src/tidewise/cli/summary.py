@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tidewise.core import Censored, Measured
 from tidewise.experiments import Aggregate
+from tidewise.experiments.published import beside
 
 
 def summary_rows(aggregates: Sequence[Aggregate]) -> list[dict[str, object]]:
@@ -40,6 +41,24 @@ def summary_rows(aggregates: Sequence[Aggregate]) -> list[dict[str, object]]:
         }
         for aggregate in aggregates
         for summary in aggregate.summaries
+    ]
+
+
+def published_rows(aggregates: Sequence[Aggregate]) -> list[dict[str, object]]:
+    """Every figure that was published of one of these policies on the same job, beside ours; empty: none was."""
+    return [
+        {
+            "load": aggregate.scenario.load,
+            "policy": aggregate.policy,
+            "figure": one.figure,
+            "ours": None if one.ours is None else _finite(one.ours.mean),
+            "published_least": one.theirs.least,
+            "published_most": one.theirs.most,
+            "misfit": one.misfit,
+            "close": one.is_close,
+        }
+        for aggregate in aggregates
+        for one in beside(aggregate)
     ]
 
 

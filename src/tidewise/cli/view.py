@@ -16,7 +16,6 @@ from tidewise.experiments.live import LiveView, Observer
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _NO_BAR = "·"
-_LINE_EVERY_S = 10.0
 _NAME_WIDTH = 13
 _VALUE_WIDTH = 11
 _REASONS_SHOWN = 5
@@ -35,6 +34,8 @@ class Frame:
     static_cost: Callable[[LiveView], float]
     """What the largest configuration would have cost until now."""
     report_every_s: float
+    line_every_s: float = 10.0
+    """How often a line is printed where no picture can be shown."""
 
 
 @dataclass(slots=True)
@@ -184,7 +185,7 @@ def line(story: Story) -> str:
 
 @contextmanager
 def watching(frame: Frame, *, screen: Console, quiet: bool) -> Iterator[Observer]:
-    """Show a run while it is on: a picture on a terminal, elsewhere a line every ten seconds."""
+    """Show a run while it is on: a picture on a terminal, elsewhere a line now and then."""
     story = Story(frame)
     if quiet:
         yield story.add
@@ -212,5 +213,5 @@ class _Lines:
     def __call__(self, view: LiveView) -> None:
         self._story.add(view)
         if view.now_s >= self._next_s or view.ended is not None:
-            self._next_s = view.now_s + _LINE_EVERY_S
+            self._next_s = view.now_s + self._story.frame.line_every_s
             self._screen.print(line(self._story), highlight=False, markup=False, soft_wrap=True)

@@ -28,12 +28,22 @@ _FORECAST_DIGITS = 4
 class Consultant:
     """A policy and its forecaster behind a wall: what they raise becomes a decision to keep, with the reason."""
 
-    def __init__(self, *, policy: Policy, forecaster: Forecaster | None, horizon_s: float, step_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        forecaster: Forecaster | None,
+        horizon_s: float,
+        step_s: float,
+        every_s: float,
+    ) -> None:
         self.policy = policy
         self._forecaster = forecaster
         self._horizon_s = horizon_s
         self._step_s = step_s
+        self._every_s = every_s
         self._learning_failed: Keep | None = None
+        self._last: Forecast | None = None
 
     def learn(self, observation: Observation) -> None:
         """Hand an observation to both; a failure is told with the next decision."""
@@ -58,7 +68,7 @@ class Consultant:
         if failed is not None:
             return failed, None
         try:
-            forecast = self._forecast()
+            forecast = self._forecast(situation.now_s)
         except Exception as error:  # noqa: BLE001 - an outside forecaster may raise anything; the journal tells
             name = "the forecaster" if self._forecaster is None else self._forecaster.name
             return _failed("forecaster", name, error), None
@@ -73,16 +83,20 @@ class Consultant:
             return _failed("policy", self.policy.name, error), forecast
         return replace(decision, reason=plain(decision.reason)), forecast
 
-    def _forecast(self) -> Forecast | None:
+    def _forecast(self, now_s: float) -> Forecast | None:
+        """A new one where the last is as old as it may be."""
         if self._forecaster is None:
             return None
+        if self._last is not None and self._last.made_at_s <= now_s < self._last.made_at_s + self._every_s:
+            return self._last
         try:
             forecast = self._forecaster.forecast(horizon_s=self._horizon_s, step_s=self._step_s)
         except NotReadyError:
             return None
         # Rounded here, not in the journal: the policy decides on what is written down.
         paths_per_s = tuple(tuple(map(_rounded, path)) for path in forecast.paths_per_s)
-        return replace(forecast, paths_per_s=paths_per_s)
+        self._last = replace(forecast, paths_per_s=paths_per_s)
+        return self._last
 
 
 def _rounded(rate_per_s: float) -> float:

@@ -89,6 +89,7 @@ class Loop:
             forecaster=forecaster,
             horizon_s=self._settings.forecast_horizon_s,
             step_s=self._settings.forecast_step_s,
+            every_s=self._settings.forecast_every_s,
         )
         self.state = State(settings=self._settings, promises=promises, history_s=policy.history_s)
         self._events: list[JournalEvent] = []

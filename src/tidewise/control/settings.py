@@ -120,6 +120,8 @@ class LoopSettings:
     """The shortest time between two decisions of the policy."""
     forecast_horizon_s: float = 3600.0
     forecast_step_s: float = 60.0
+    forecast_every_s: float = 0.0
+    """How old a forecast may be before another is made; 0: one for each decision."""
     deadline_minimum_s: float = 120.0
     """No change gets less time than this before it counts as lost."""
     deadline_factor: float = 3.0
@@ -163,7 +165,7 @@ class LoopSettings:
             require_finite(name, getattr(self, name), above=0.0)
         require_finite("deadline_factor", self.deadline_factor, least=1.0)
         require_finite("profile_deadline_factor", self.profile_deadline_factor, least=1.0)
-        for name in ("grace_s", "grace_factor", "shortfall_s"):
+        for name in ("grace_s", "grace_factor", "shortfall_s", "forecast_every_s"):
             require_finite(name, getattr(self, name), least=0.0)
         require(self.grace_s < self.probation_s, "grace_s must be shorter than probation_s: nothing would be judged")
         require_finite("back_off_most_s", self.back_off_most_s, least=self.back_off_s)

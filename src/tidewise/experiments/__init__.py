@@ -1,13 +1,11 @@
 """Wires the concrete parts into runs and keeps what came of them; the only room that knows them all."""
 
-from pathlib import Path
-
 from tidewise.experiments.comparison import Aggregate, by_scenario, compare, missing_runs
 from tidewise.experiments.experiment import Experiment
 from tidewise.experiments.record import Run, find_runs, load_run
 from tidewise.experiments.run import Progress, run_experiment
-
-DEMO_PLAN = Path(__file__).parent / "plans" / "demo.toml"
+from tidewise.experiments.shipped import DEMO_PLAN, find_plan, shipped_plans
+from tidewise.experiments.spreading import Spread, in_this_process, spread_over
 
 __all__ = [
     "DEMO_PLAN",
@@ -15,10 +13,15 @@ __all__ = [
     "Experiment",
     "Progress",
     "Run",
+    "Spread",
     "by_scenario",
     "compare",
+    "find_plan",
     "find_runs",
+    "in_this_process",
     "load_run",
     "missing_runs",
     "run_experiment",
+    "shipped_plans",
+    "spread_over",
 ]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from tidewise.control import GuardSettings, LoopSettings, SystemClock
+from tidewise.control import GuardSettings, LoopSettings
 from tidewise.core import (
-    BadInputError,
     Configuration,
     ConfigurationSpace,
     Mechanism,
@@ -21,21 +18,18 @@ from tidewise.core import (
     Policy,
     Prices,
     Promises,
-    Purpose,
     Usage,
     total,
 )
 from tidewise.core.checks import require
 from tidewise.engines.spark.audit import audit
 from tidewise.engines.spark.cluster import LocalCluster
-from tidewise.engines.spark.engine import COSTS, SparkEngine
-from tidewise.engines.spark.program import SparkProgram
+from tidewise.engines.spark.engine import COSTS
 from tidewise.experiments.comparison import BASELINE_POLICY, run_name
-from tidewise.experiments.demo_feed import EmbeddedFeed, Feed, KafkaFeed
-from tidewise.experiments.live import LiveSetting, Observer, run_live
+from tidewise.experiments.compressed import compressed_prices
+from tidewise.experiments.live import LiveSetting, Observer
 from tidewise.experiments.record import Run
-from tidewise.host.java import find_java
-from tidewise.host.spark_home import find_spark
+from tidewise.experiments.spark_run import JobProgram, SparkRun, stop
 from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.jars import resolve, spark_connector
 from tidewise.policies import Ds2, Reactive, Static
@@ -58,16 +52,18 @@ SPACE = ConfigurationSpace(
     commit_interval_s=(2.0,),
     changes=(COSTS[Mechanism.LIVE],),
 )
-_DRIVER_CORES = 0.5
-_DRIVER_MEMORY_MIB = 1024
 _WORK = 600
 """Rounds of SHA-256 per view: enough that records, and not the fixed cost of a batch, decide how many executors are
 needed."""
+_PROGRAM = JobProgram(
+    job="clicks",
+    options={"--state-partitions": 1, "--state-provider": "hdfs", "--work": _WORK},
+    driver_cores=0.5,
+    driver_memory_mib=1024,
+)
 _MEAN_PER_S = 2000.0
 _BURST_PER_S = 1500.0
 _BURST_HOURS = (14.0, 15.5)
-_START_S = 12.0
-"""No job starts faster: records that came earlier would only be a backlog to begin with."""
 _WARM_SHARE = 0.1
 """How long the job runs before the day begins, as a share of that: a JVM that has just started is slow."""
 
@@ -89,14 +85,6 @@ class Demo:
     def whole(self) -> bool:
         """Whether nobody stopped it."""
         return all(run.record.duration_s >= self.wanted_s for run in (self.tuned, self.static) if run is not None)
-
-
-def check_demo() -> None:
-    """BadInputError with what to install, where Java or Spark is missing."""
-    if importlib.util.find_spec("pyspark") is None:  # wherever SPARK_HOME leads: the job is a program in Python
-        raise BadInputError("PySpark is not installed: pip install 'tidewise[spark]'")
-    find_java()
-    find_spark()
 
 
 def demo_rates(seconds: int) -> Rates:
@@ -126,8 +114,7 @@ def time_of_day(now_s: float, seconds: int) -> str:
 
 def demo_prices(seconds: int) -> Prices:
     """Usual prices, multiplied as time is compressed: the run costs what the day that it shows would cost."""
-    usual, faster = Prices(), DAY_S / seconds
-    return replace(usual, core_hour=usual.core_hour * faster, gib_hour=usual.gib_hour * faster)
+    return compressed_prices(Prices(), DAY_S / seconds)
 
 
 def demo_policy(*, cpu_is_measured: bool) -> Policy:
@@ -159,16 +146,12 @@ def demo_policy(*, cpu_is_measured: bool) -> Policy:
 
 def static_usage(metered_s: float) -> Usage:
     """What the largest configuration uses in so much time, its driver included; it needs no controller."""
-    largest = SPACE.largest
-    return Usage(
-        core_s=(largest.total_cores + _DRIVER_CORES) * metered_s,
-        memory_mib_s=(largest.total_memory_mib + _DRIVER_MEMORY_MIB) * metered_s,
-    )
+    return _PROGRAM.usage(SPACE.largest, metered_s)
 
 
 def driver_s(meter: Meter) -> float:
     """For how long the job was paid for, its stop included."""
-    return meter.get(Purpose.DRIVER, Usage()).core_s / _DRIVER_CORES
+    return _PROGRAM.paid_s(meter)
 
 
 def cost_of(usage: Usage, prices: Prices) -> float:
@@ -197,27 +180,28 @@ def run_demo(
         if kafka:
             resolve(spark_connector(), tell=say)
             broker = LocalBroker.up(home / "kafka", tell=say)
-            stack.callback(_stop, broker)
+            stack.callback(stop, broker)
         say("Starting a Spark master and a worker on 127.0.0.1 ...")
         cluster = LocalCluster.up(home / "cluster", workers=1, slots_per_worker=SPACE.largest.total_slots)
-        stack.callback(_stop, cluster)
+        stack.callback(stop, cluster)
         say(cluster.cpu_reason or "Each executor is limited to its share of the CPU by a control group.")
-        tuned = _Day(
-            home=home,
+        tuned = _day(
+            home,
             cluster=cluster,
+            broker=broker,
             policy=demo_policy(cpu_is_measured=cluster.cpu_limits is not None),
             seconds=seconds,
             created=created,
-            broker=broker,
         )
-        run, told = tuned.run(say, watch)
+        measured = tuned.run(say, watch)
+        run, told = measured.run, measured.told
         static = None
         if measure_static and run.record.duration_s >= seconds:
             say("The same day again, on the largest configuration.")
             policy = Static(executors=SPACE.largest.executors)
-            day = replace(tuned, policy=policy)
-            static, told_of_static = day.run(say, watch)
-            told += told_of_static
+            day = _day(home, cluster=cluster, broker=broker, policy=policy, seconds=seconds, created=created)
+            again = day.run(say, watch)
+            static, told = again.run, told + again.told
     prices = demo_prices(seconds)
     static_cost = cost_of(static_usage(driver_s(run.record.meter)), prices)
     if static is not None:
@@ -231,90 +215,26 @@ def run_demo(
     )
 
 
-def _stop(started: LocalCluster | LocalBroker) -> None:
-    try:
-        started.down()
-    except KeyboardInterrupt:
-        started.down()  # nobody who is in a hurry wants processes left behind
-        raise
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Day:
+def _day(
+    home: Path, *, cluster: LocalCluster, broker: LocalBroker | None, policy: Policy, seconds: int, created: str
+) -> SparkRun:
     """One day under one policy."""
-
-    home: Path
-    cluster: LocalCluster
-    policy: Policy
-    seconds: int
-    created: str
-    broker: LocalBroker | None
-    """None: the job's source needs none."""
-
-    @property
-    def checkpoint(self) -> Path:
-        return self._folder / "checkpoint"
-
-    @property
-    def _folder(self) -> Path:
-        return self.home.absolute() / f"job-{self.policy.name}"
-
-    def _feed(self) -> Feed:
-        if self.broker is None:
-            return EmbeddedFeed(self._folder)
-        return KafkaFeed(self._folder, self.broker, topic=f"clicks-{self.policy.name}")
-
-    def run(
-        self, say: Callable[[str], None], watch: Callable[[], AbstractContextManager[Observer]]
-    ) -> tuple[Run, list[str]]:
-        """The run, and what its feed has to tell."""
-        self._folder.mkdir()
-        start = SPACE.largest if self.policy.name == BASELINE_POLICY else SPACE.smallest
-        rates = demo_rates(self.seconds)
-        feed = self._feed()
-        # The first rate of the day holds until the day begins.
-        feed.start(float(rates[0]), in_s=_START_S)
-        try:
-            run = self._run(feed, start, rates, say, watch)
-        finally:
-            feed.end()
-        return run, feed.told()
-
-    def _run(
-        self,
-        feed: Feed,
-        start: Configuration,
-        rates: Rates,
-        say: Callable[[str], None],
-        watch: Callable[[], AbstractContextManager[Observer]],
-    ) -> Run:
-        clock = SystemClock()
-        engine = SparkEngine(
-            program=self._program(feed),
-            cluster=self.cluster,
-            home=self._folder / "engine",
-            clock=clock,
-            window_s=REPORT_EVERY_S,
-        )
-        say(f"Starting the job on {start}, and waiting for its first batch ...")
-        job = engine.launch(start)
-        try:
-            say(f"Warming it up for {_WARM_SHARE * self.seconds:.0f} s ...")
-            clock.wait_until(clock.now_s() + feed.begin_day(rates, in_s=_WARM_SHARE * self.seconds))
-            job.forget_spent()
-        except BaseException:
-            job.kill()
-            raise
-        setting = LiveSetting(
-            folder=self.home / run_name(LOAD, self.policy.name, 1),
+    rates = demo_rates(seconds)
+    return SparkRun(
+        folder=home / f"job-{policy.name}",
+        cluster=cluster,
+        broker=broker,
+        program=_PROGRAM,
+        setting=LiveSetting(
+            folder=home / run_name(LOAD, policy.name, 1),
             load=LOAD,
-            label=self.policy.name,
-            policy=self.policy,
+            label=policy.name,
+            policy=policy,
             space=SPACE,
-            start=start,
+            start=_start(policy),
             promises=PROMISES,
-            prices=demo_prices(self.seconds),
-            created=self.created,
+            prices=demo_prices(seconds),
+            created=created,
             settings=LoopSettings(
                 decide_every_s=REPORT_EVERY_S,
                 forecast_horizon_s=60.0,
@@ -327,32 +247,15 @@ class _Day:
                 broken_reports=None,
             ),
             guard_settings=GuardSettings(cooldown_s={Mechanism.LIVE: 12.0}),
-            duration_s=float(self.seconds),
+            duration_s=float(seconds),
             versions={"pyspark": version("pyspark"), "load": hashlib.sha256(rates.tobytes()).hexdigest()[:12]},
-            plan={"name": "demo", "day": f"{self.seconds}s"},
-        )
-        try:
-            with watch() as observer:
-                return run_live(job, setting, clock=clock, observer=observer)
-        except BaseException:
-            job.kill()
-            raise
+            plan={"name": "demo", "day": f"{seconds}s"},
+        ),
+        rates_per_s=rates,
+        warm_up_s=_WARM_SHARE * seconds,
+        report_every_s=REPORT_EVERY_S,
+    )
 
-    def _program(self, feed: Feed) -> SparkProgram:
-        options = {
-            **feed.options(),
-            "--checkpoint": self.checkpoint,
-            "--trigger": f"{SPACE.largest.commit_interval_s:g} seconds",
-            "--state-partitions": 1,
-            "--state-provider": "hdfs",
-            "--work": _WORK,
-        }
-        arguments = (str(part) for option in options.items() for part in option)
-        return SparkProgram(
-            command=(sys.executable, "-m", "tidewise.jobs.clicks", *arguments),
-            folder=self._folder,
-            most_executors=SPACE.largest.executors,
-            driver_cores=_DRIVER_CORES,
-            driver_memory_mib=_DRIVER_MEMORY_MIB,
-            conf=feed.conf(),
-        )
+
+def _start(policy: Policy) -> Configuration:
+    return SPACE.largest if policy.name == BASELINE_POLICY else SPACE.smallest

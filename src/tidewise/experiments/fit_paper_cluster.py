@@ -35,6 +35,7 @@ from tidewise.engines.simulator.profile_file import profile_to_toml
 from tidewise.experiments.fixed_run import fault_schedule, run_fixed
 from tidewise.experiments.measures import GOOD_FACTOR, good_seconds, good_share, recoveries_of
 from tidewise.experiments.plan import FailuresTable
+from tidewise.experiments.published import BAD_S_PER_CHANGE, published
 from tidewise.workload import Noisy, Rates, read_trace
 
 NETWORK_DELAY = "network-delay"
@@ -49,19 +50,14 @@ FAILURE_COUNT = len(fault_schedule(FAILURES, DURATION_S, 1))
 SEEDS = (1, 2, 3)
 
 # The static run of YSB, as published.
-STATIC_GOOD_SHARE = 0.986
-STATIC_RECOVERY_MEAN_S = 58.0
-STATIC_RECOVERY_MAX_S = 102.0
-STATIC_P99_S = 1.5
+_STATIC_RUN = published("YSB", "static")
+STATIC_GOOD_SHARE = _STATIC_RUN.good_share.middle
+STATIC_RECOVERY_MEAN_S = _STATIC_RUN.recovery_mean_s.middle
+STATIC_RECOVERY_MAX_S = _STATIC_RUN.recovery_max_s
+STATIC_P99_S = _STATIC_RUN.latency_p99_s.middle
 BAD_OVER_LOWEST = 2.1
 """A profile is bad when its latency is above this many times the lowest."""
 
-# Bad seconds per change outside failures, as published: the middle of each range.
-BAD_S_PER_CHANGE = {
-    Mechanism.IN_PLACE_RESCALE: 17.5,
-    Mechanism.REDEPLOY: 82.5,
-    Mechanism.OPERATOR_UPGRADE: 190.0,
-}
 UTILISATION_AT_CHANGE = 0.35
 """What the policies that made those changes aimed at."""
 
@@ -194,7 +190,7 @@ def static_figures(profile: SimulatorProfile, loads: dict[int, Rates]) -> Static
 def gap_s(mechanism: Mechanism, *, replayed_s: float) -> float:
     """The gap g whose bad seconds, catching up included, are the published: g + (g + replayed) u / (1 - u)."""
     again = UTILISATION_AT_CHANGE / (1.0 - UTILISATION_AT_CHANGE)
-    return (BAD_S_PER_CHANGE[mechanism] - replayed_s * again) / (1.0 + again)
+    return (BAD_S_PER_CHANGE[mechanism].middle - replayed_s * again) / (1.0 + again)
 
 
 def make_profile(

@@ -13,12 +13,9 @@ from tidewise.experiments.record import FaultRecord
 from tidewise.experiments.series import Series
 from tidewise.workload import Rates
 
-UNBROKEN_END_S = 300.0
-"""Nothing is broken so shortly before the end of a run: its recovery could not be seen."""
-
 
 def fault_schedule(failures: FailuresTable | None, duration_s: int, seed: int) -> tuple[FaultRecord, ...]:
-    """When what breaks, in order; the same for every policy of a seed, and nothing in the last `UNBROKEN_END_S`.
+    """When what breaks, in order; the same for every policy of a seed, and nothing in the `quiet_end` of the run.
 
     As many for every seed: a failure is left out where its jitter might put it that late.
     """
@@ -26,10 +23,11 @@ def fault_schedule(failures: FailuresTable | None, duration_s: int, seed: int) -
         return ()
     random = np.random.default_rng([seed, 3])
     first_s = failures.every / 2 if failures.first is None else failures.first
-    latest_s = duration_s - UNBROKEN_END_S - failures.jitter
+    latest_s = duration_s - failures.quiet_end - failures.jitter
     count = max(0, int((latest_s - first_s) // failures.every) + 1)
     times = first_s + failures.every * np.arange(count) + random.uniform(0.0, failures.jitter, count)
-    return tuple(FaultRecord(at_s=float(time), kind=failures.kind) for time in times)
+    kinds = failures.kind
+    return tuple(FaultRecord(at_s=float(time), kind=kinds[turn % len(kinds)]) for turn, time in enumerate(times))
 
 
 def run_fixed(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tidewise.core import BadInputError, Configuration, ConfigurationSpace, Prices, Promises, format_duration
 from tidewise.engines.simulator import SimulatorProfile
-from tidewise.engines.simulator.physics import capacity_per_s
+from tidewise.engines.simulator.physics import capacity_per_s, memory_share
 from tidewise.experiments.fixed_run import run_fixed
 from tidewise.experiments.measures import good_share, recoveries_of
 from tidewise.experiments.record import FaultRecord
@@ -47,20 +48,28 @@ class Hindsight:
         self._promises = promises
         self._prices = prices
         self._verdicts: dict[Configuration, tuple[float, float]] = {}
+        self._by_physics: dict[_Physics, tuple[float, float]] = {}
         self._needed_per_s = _needed_per_s(rates_per_s, promises)
+        self._busiest_per_s = float(np.max(_minutes(rates_per_s)))
+        memory = profile.memory
+        self._most_state_mib = memory.state_base_mib + memory.state_mib_per_record_per_s * float(rates_per_s.max())
 
     def verdict(self, configuration: Configuration) -> tuple[float, float]:
         """What `judge` says of this configuration."""
         known = self._verdicts.get(configuration)
         if known is None:
-            series, _ = run_fixed(
-                profile=self._profile,
-                rates_per_s=self._rates,
-                seed=self._seed,
-                faults=self._faults,
-                configuration=configuration,
-            )
-            known = self._verdicts[configuration] = judge(series, self._faults, self._promises)
+            physics = self._physics(configuration)
+            known = self._by_physics.get(physics)
+            if known is None:
+                series, _ = run_fixed(
+                    profile=self._profile,
+                    rates_per_s=self._rates,
+                    seed=self._seed,
+                    faults=self._faults,
+                    configuration=configuration,
+                )
+                known = self._by_physics[physics] = judge(series, self._faults, self._promises)
+            self._verdicts[configuration] = known
         return known
 
     def keeps(self, configuration: Configuration) -> bool:
@@ -83,17 +92,73 @@ class Hindsight:
         )
 
     def cheapest(self) -> Configuration | None:
-        """The cheapest configuration found to keep the promises; None where none is.
+        """The cheapest configuration that keeps the promises; None where none does.
 
-        For each choice of the rest the fewest executors that do are searched for, and a rest that cannot beat the best
-        so far is left out. Whatever was judged before takes part as well.
+        In order of their price, without those that something at least as good was seen to fail with. Before that, the
+        least capacity that is enough is searched for by halving: what it finds not to be enough rules out most others.
         """
-        kept = [one for one in self._verdicts if one in self._space and self.keeps(one)]
-        best = min(kept, key=self._prices.per_hour, default=None)
-        rests = [one for one in self._space if one.executors == self._space.executors[0]]
-        for rest in sorted(rests, key=self._least_cost):
-            best = self._fewest(rest, math.inf if best is None else self._prices.per_hour(best)) or best
-        return best
+        able = [one for one in self._space if self._capacity_per_s(one) >= self._needed_per_s]
+        failed: list[_Physics] = []
+        for interval_s in self._space.commit_interval_s:
+            self._look_for_the_least(able, interval_s, failed)
+        for one in sorted(able, key=lambda one: (self._prices.per_hour(one), one.commit_interval_s)):
+            physics = self._physics(one)
+            if any(self._rules_out(other, physics) for other in failed):
+                continue
+            if self.keeps(one):
+                return one
+            failed.append(physics)
+        return None
+
+    def _look_for_the_least(self, able: Sequence[Configuration], interval_s: float, failed: list[_Physics]) -> None:
+        """By halving, among those of this commit interval whose memory is never felt."""
+        knee = self._profile.memory.knee_share
+        choices = {self._physics(one): one for one in able if one.commit_interval_s == interval_s}
+        ordered = sorted((one for one in choices if one.pressure <= knee), key=lambda one: one.capacity_per_s)
+        low, high = 0, len(ordered)
+        while low < high:
+            middle = (low + high) // 2
+            physics = ordered[middle]
+            if any(self._rules_out(other, physics) for other in failed):
+                low = middle + 1
+            elif self.keeps(choices[physics]):
+                high = middle
+            else:
+                failed.append(physics)
+                low = middle + 1
+
+    def _physics(self, configuration: Configuration) -> _Physics:
+        memory, executors = self._profile.memory, configuration.executors
+        pressure = memory_share(memory, configuration, executors, self._most_state_mib)
+        return _Physics(
+            capacity_per_s=self._capacity_per_s(configuration),
+            interval_s=configuration.commit_interval_s,
+            pressure=max(pressure, memory.knee_share),
+            # Memory that is felt is felt by each executor, and losing one of few is losing much.
+            executors=executors if pressure > memory.knee_share or self._loses_executors else None,
+        )
+
+    @property
+    def _loses_executors(self) -> bool:
+        return any(self._profile.failures[fault.kind].executors_lost > 0 for fault in self._faults)
+
+    def _rules_out(self, failed: _Physics, other: _Physics) -> bool:
+        """Whether one that fails shows that the other does as well: it has no more of anything."""
+        if failed.capacity_per_s < other.capacity_per_s or failed.pressure > other.pressure:
+            return False
+        if failed.executors is not None and (other.executors is None or failed.executors < other.executors):
+            return False
+        # Where commits cost nothing, more of them only mean that less is done again after a failure.
+        free = self._profile.mode == "continuous" and self._profile.checkpoint_cost_s == 0.0
+        if failed.interval_s != other.interval_s and not (free and failed.interval_s < other.interval_s):
+            return False
+        # A job that is overloaded now and then may be back at ITS latency soon after a failure: it is tried for itself.
+        return other.capacity_per_s >= self._busiest_per_s or not self._by_recovery(failed)
+
+    def _by_recovery(self, failed: _Physics) -> bool:
+        """Whether it fails only because it takes too long to recover."""
+        share, _ = self._by_physics.get(failed, (0.0, 0.0))
+        return self._promises.latency_p95_s is None or share >= self._promises.good_share
 
     def _broken(self, configuration: Configuration) -> list[str]:
         """What this configuration does instead of what was promised; empty: it keeps all promises."""
@@ -119,32 +184,6 @@ class Hindsight:
     def _capacity_per_s(self, configuration: Configuration) -> float:
         return capacity_per_s(self._profile.capacity, configuration, configuration.executors)
 
-    def _with_executors(self, rest: Configuration) -> list[Configuration]:
-        return [rest.with_executors(executors) for executors in self._space.executors]
-
-    def _least_cost(self, rest: Configuration) -> float:
-        enough = (one for one in self._with_executors(rest) if self._capacity_per_s(one) >= self._needed_per_s)
-        return next(map(self._prices.per_hour, enough), math.inf)
-
-    def _fewest(self, rest: Configuration, cheaper_than: float) -> Configuration | None:
-        """The fewest executors with this rest that keep the promises for less than this per hour."""
-        choices = [one for one in self._with_executors(rest) if self._prices.per_hour(one) < cheaper_than]
-        if not choices or self._least_cost(rest) >= cheaper_than:
-            return None
-        capacities = [self._capacity_per_s(one) for one in choices]
-        peak = capacities.index(max(capacities))
-        # Up to the peak, more executors never make latency worse, so halving finds the fewest. Beyond it each costs
-        # capacity; what it brings is memory, and that may be what lacks.
-        low, high = (0, peak) if self._is_fast_enough(choices[peak]) else (peak + 1, peak + 1)
-        while low < high:
-            middle = (low + high) // 2
-            if self._is_fast_enough(choices[middle]):
-                high = middle
-            else:
-                low = middle + 1
-        # From there on one by one: a job that is hardly fast enough may be back at ITS latency soon after a failure.
-        return next((one for one in choices[low:] if self.keeps(one)), None)
-
     def _is_fast_enough(self, configuration: Configuration) -> bool:
         """Whether this configuration keeps the promise about latency."""
         # What cannot get enough of the records through needs no simulation.
@@ -154,19 +193,50 @@ class Hindsight:
         return share >= self._promises.good_share
 
 
-def _needed_per_s(rates_per_s: Rates, promises: Promises) -> float:
-    """A capacity below which the latency promise cannot be kept, whatever the order in which records are processed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Physics:
+    """All of a configuration that the course of a run depends on."""
 
-    The records of the good seconds have to be output within the run, 95 % of each. Those are fewest where the good
-    seconds are the quietest, and the seconds that the end leaves undecided need not be among them. Without a promise
-    about latency nothing follows.
+    capacity_per_s: float
+    interval_s: float
+    pressure: float
+    """The largest share of memory that can come about; the same for all that never feel it."""
+    executors: int | None
+    """None: their number makes no difference."""
+
+
+def _needed_per_s(rates_per_s: Rates, promises: Promises) -> float:
+    """A capacity below which the latency promise cannot be kept, even by a job that nothing ever happens to.
+
+    Found by halving: without failures and fixed costs, records wait for nothing but those before them. Without a
+    promise about latency nothing follows.
     """
     if promises.latency_p95_s is None:
         return 0.0
-    decided = max(0, len(rates_per_s) - math.ceil(promises.latency_p95_s))
-    quietest = np.sort(rates_per_s)[: int(promises.good_share * decided)]
+    low, high = 0.0, float(rates_per_s.max())
+    while high - low > 0.001 * high:
+        middle = (low + high) / 2
+        if _ideal_share(rates_per_s, middle, promises.latency_p95_s) < promises.good_share:
+            low = middle
+        else:
+            high = middle
     # The capacity of single seconds is noisy, so a little more than its mean may come of it.
-    return 0.95 * 0.95 * float(quietest.sum()) / len(rates_per_s)
+    return 0.95 * low
+
+
+def _ideal_share(rates_per_s: Rates, capacity_per_s: float, limit_s: float) -> float:
+    """The most seconds that can be good with this capacity: those whose first record does not wait too long."""
+    decided = max(1, len(rates_per_s) - math.ceil(limit_s))
+    growth = np.cumsum(rates_per_s - capacity_per_s)
+    backlog = growth - np.minimum(np.minimum.accumulate(growth), 0.0)
+    late = np.concatenate(([0.0], backlog[:-1])) > limit_s * capacity_per_s
+    return 1.0 - float(late[:decided].sum()) / decided
+
+
+def _minutes(rates_per_s: Rates) -> Rates:
+    """Means over minutes; of all, where there is no whole one."""
+    whole = len(rates_per_s) // 60 * 60
+    return np.asarray(rates_per_s[:whole].reshape(-1, 60).mean(axis=1) if whole else [rates_per_s.mean()])
 
 
 def _percent(share: float) -> str:

@@ -16,7 +16,7 @@ def check_job(job: JobFile) -> list[str]:
     told = [f"Program: {' '.join(job.program.command)}", f"Java {java.major}: {java.home}", f"Spark: {spark}"]
     if job.is_local:
         told.append(f"Cluster: one of its own on 127.0.0.1, with {job.table.cluster.workers} workers")
-        note = job.cpu_note(_cpu_reason())
+        note = job.cpu_note(cpu_reason())
     else:
         master = job.master()
         master.check()
@@ -38,7 +38,7 @@ def check_job(job: JobFile) -> list[str]:
     return told
 
 
-def _cpu_reason() -> str | None:
+def cpu_reason() -> str | None:
     """Why the CPU of executors could not be limited on a cluster of our own; None: it could."""
     found = CpuLimits.detect(f"tidewise-{secrets.token_hex(4)}")
     if isinstance(found, str):

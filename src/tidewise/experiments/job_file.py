@@ -22,12 +22,10 @@ from tidewise.core import (
     Prices,
     Promises,
 )
-from tidewise.core.readers import did_you_mean
 from tidewise.engines.spark.engine import offered_changes
 from tidewise.engines.spark.latency import LatencyChoice
 from tidewise.engines.spark.master import StandaloneMaster
 from tidewise.engines.spark.program import SparkProgram, check_memory, spark_conf
-from tidewise.experiments.experiment import named_mechanism
 from tidewise.experiments.plan import (
     ConfigurationTable,
     ControlTable,
@@ -39,8 +37,9 @@ from tidewise.experiments.plan import (
     check_start,
     check_tables,
 )
+from tidewise.experiments.plan_checks import check_policy, refuse_hindsight
 from tidewise.experiments.toml_file import Memory, Table, TomlFile
-from tidewise.policies import BestFixed, make_policy, policy_names
+from tidewise.policies import make_policy
 
 LOCAL = "local"
 NOT_OURS = "CPU is not limited on a cluster that is not Tidewise's own"
@@ -301,18 +300,8 @@ class JobFile:
                 raise self._file.wrong(place, f"{key!r} is no setting of Spark; they begin with 'spark.'")
 
     def _check_policy(self) -> None:
-        table = self._policy_table
-        if table.policy == BestFixed.name:
-            known = [name for name in policy_names() if name != BestFixed.name]
-            raise BadInputError(f"best-fixed has to know the load to come; choose one of {', '.join(known)}")
-        policy = self.policy()
-        mechanism = named_mechanism(policy)
-        offered = [cost.mechanism for cost in self.space.changes]
-        if mechanism is not None and mechanism not in offered:
-            raise BadInputError(
-                f"policy {table.label!r} names the mechanism {mechanism}, and this job offers only "
-                f"{', '.join(offered)}{did_you_mean(mechanism, offered)}"
-            )
+        refuse_hindsight(self._policy_table)
+        check_policy(self._policy_table, space=self.space, start=self.start, offers="this job")
 
 
 _KINDS: dict[tuple[Parameter, ...], str] = {

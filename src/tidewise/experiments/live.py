@@ -111,6 +111,8 @@ class LiveSetting:
     guard_settings: GuardSettings = field(default_factory=GuardSettings)
     duration_s: float | None = None
     """From the first moment of control; None: until the program ends or somebody stops it."""
+    must_last: bool = False
+    """Whether a run that is stopped earlier is incomplete; else whoever stops it says how long it was to last."""
     faults: tuple[FaultRecord, ...] = ()
     """What is broken on purpose and when, counted from the first moment of control."""
     seed: int = 1
@@ -159,22 +161,6 @@ class LiveView:
 Observer = Callable[[LiveView], None]
 
 
-def run_live(
-    job: LiveJob,
-    setting: LiveSetting,
-    *,
-    clock: SystemClock,
-    observer: Observer | None = None,
-    resume: bool = False,
-) -> Run:
-    """Control the job to its end, stop it and write the run folder; `resume`: go on with what a dead controller left.
-
-    Ctrl-C (KeyboardInterrupt) once: as `LiveRun.stop`. Twice: the job is killed, the run folder is written as well,
-    and the exception comes out. Any other error leaves the job as it is, and what was written for another controller.
-    """
-    return LiveRun(job, setting, clock=clock, observer=observer, resume=resume).run()
-
-
 class LiveRun:
     """One run; `run` belongs to one thread, everything else may be called by any."""
 
@@ -187,6 +173,7 @@ class LiveRun:
         observer: Observer | None = None,
         resume: bool = False,
     ) -> None:
+        """`resume`: go on with what a dead controller left."""
         self._job = job
         self._setting = setting
         self._clock = clock
@@ -239,6 +226,11 @@ class LiveRun:
         self._orders.put((fault, done))
         return done
 
+    @property
+    def was_stopped(self) -> bool:
+        """Whether somebody asked for its end."""
+        return self._stopping.is_set()
+
     def look(self) -> LiveView | None:
         """The run at its last step; None before the first."""
         return self._view
@@ -246,7 +238,11 @@ class LiveRun:
     # For the thread of the run.
 
     def run(self) -> Run:
-        """Control, stop, write; see `run_live`."""
+        """Control the job to its end, stop it and write the run folder.
+
+        Ctrl-C (KeyboardInterrupt) once: as `stop`. Twice: the job is killed, the run folder is written as well, and the
+        exception comes out. Any other error leaves the job as it is, and what was written for another controller.
+        """
         try:
             interrupted: KeyboardInterrupt | None = None
             try:
@@ -416,9 +412,10 @@ class LiveRun:
             )
         ledger.settle(self._job.change_outcome)
         lasted_s = ended_s - began_s
-        complete = setting.duration_s is None or self._stopping.is_set() or lasted_s >= setting.duration_s
-        asked_s = setting.duration_s if setting.duration_s is not None and not self._stopping.is_set() else None
-        # A person who stops a run says thereby how long it was to last.
+        # A person who stops a run says thereby how long it was to last, unless others are to be held against it.
+        by_choice = self._stopping.is_set() and not setting.must_last
+        complete = setting.duration_s is None or by_choice or lasted_s >= setting.duration_s
+        asked_s = None if by_choice else setting.duration_s
         seconds = max(1, int(lasted_s if asked_s is None else min(asked_s, lasted_s)))
         duration_s = float(seconds) if asked_s is None else asked_s
         meter = self._job.meter() if self._meter is None else self._meter.read(self._job, now_s=self._clock.now_s())

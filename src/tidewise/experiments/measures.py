@@ -12,7 +12,7 @@ which the job was down as bad in every figure, whatever the wait of its records.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from tidewise.core import (
     Censored,
     ChangeStatus,
+    Configuration,
     Measured,
     Mechanism,
     Meter,
@@ -53,12 +54,22 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """Parts of what something else took."""
+
+    core: float
+    gib: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OverBaseline:
     """What was spent over what the baseline spent, like over like; None where that was nothing."""
 
     core: float | None
     """Executors over executors."""
     gib: float | None
+    by_purpose: Mapping[Purpose, Shares]
+    """What each purpose took, over the baseline's executors; without those that took nothing."""
     all_in_core: float | None
     """Everything over everything."""
     all_in_gib: float | None
@@ -364,10 +375,29 @@ def _over(record: RunRecord, base: Meter) -> OverBaseline:
     return OverBaseline(
         core=_ratio(mine.core_h, other.core_h),
         gib=_ratio(mine.gib_h, other.gib_h),
+        by_purpose=_by_purpose(record.meter, base),
         all_in_core=_ratio(all_mine.core_h, all_other.core_h),
         all_in_gib=_ratio(all_mine.gib_h, all_other.gib_h),
         cost=_ratio(all_mine.cost, all_other.cost),
     )
+
+
+def _by_purpose(meter: Meter, base: Meter) -> dict[Purpose, Shares]:
+    executors = base.get(Purpose.EXECUTORS, Usage())
+    if not executors.core_s or not executors.memory_mib_s:
+        return {}
+    return {
+        purpose: Shares(core=used.core_s / executors.core_s, gib=used.memory_mib_s / executors.memory_mib_s)
+        for purpose, used in meter.items()
+        if used.core_s or used.memory_mib_s
+    }
+
+
+def configurations_of(record: RunRecord) -> list[tuple[float, Configuration]]:
+    """From when on the job ran with which configuration, as far as its changes tell; executors lost are not in it."""
+    applied = [change for change in record.changes if change.status is ChangeStatus.APPLIED]
+    finished = [(change.finished_at_s, change.target) for change in applied if change.finished_at_s is not None]
+    return [(0.0, record.start), *finished]
 
 
 def _ratio(value: float, base: float) -> float | None:

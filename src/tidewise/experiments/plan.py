@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue
 
 from tidewise.control import GuardSettings, LoopSettings
 from tidewise.core import (
@@ -20,7 +21,9 @@ from tidewise.core import (
     Promises,
     format_memory,
 )
+from tidewise.core.readers import did_you_mean
 from tidewise.experiments.record import PARTIAL_SUFFIX
+from tidewise.experiments.spark_tables import JobOptions, SparkTable
 from tidewise.experiments.toml_file import (
     Counts,
     Duration,
@@ -31,7 +34,7 @@ from tidewise.experiments.toml_file import (
     Table,
     TomlFile,
 )
-from tidewise.workload import Load, Noisy, build_load
+from tidewise.workload import Load, Noisy, Scaled, build_load
 
 _Value = TypeVar("_Value")
 
@@ -125,16 +128,27 @@ class PricesTable(Table):
         return Prices(core_hour=self.core_hour, gib_hour=self.gib_hour, currency=self.currency)
 
 
+def _kinds(value: object) -> object:
+    if isinstance(value, str):
+        return (value,)
+    if not (isinstance(value, list | tuple) and value and all(isinstance(one, str) for one in value)):
+        raise ValueError(f'{value!r} names no failure; write one in quotes, or several: ["kill-driver", "slow-cpu"]')
+    return value
+
+
 class FailuresTable(Table):
     """Failures on a schedule; the same for every policy of a seed."""
 
-    kind: str
+    kind: Annotated[tuple[str, ...], BeforeValidator(_kinds)]
+    """One kind, or several, which take turns."""
     every: Duration
     first: Duration | None = None
     """Half an interval after the start, if not given."""
     jitter: Duration = 30.0
     """Each comes up to this much later, by chance of the seed, so that none keeps step with the decisions; at most
     `every`."""
+    quiet_end: Duration = 300.0
+    """Nothing is broken so shortly before the end of a run: its recovery could not be seen."""
 
 
 class ControlTable(Table):
@@ -144,16 +158,42 @@ class ControlTable(Table):
     decide_every: Duration = 60.0
     roll_back: bool = True
     """Whether the loop takes back a change that breaks a promise; earlier systems did not."""
+    forecast_horizon: Duration = 3600.0
+    """How far policies are told the load to come."""
+    forecast_step: Duration = 60.0
+    forecast_every: Duration = 0.0
+    """How old a forecast may be before another is made; 0s: one for each decision."""
+    probation: Duration = 300.0
+    """How long after its end a change is watched."""
+    grace: Duration = 60.0
+    """How much of that at least is not judged, and how long is not after a failure."""
+    catch_up: Duration = 1800.0
+    """A job whose backlog will be gone within this time is catching up, and not judged."""
+    back_off: Duration = 300.0
+    """How long the target of a change that went wrong is barred."""
     cooldown: Duration | None = None
     """Wait after any change; the guards' own waits by mechanism, if not given."""
     largest_step: int | None = None
     quota_cores: float | None = None
     quota_memory: Memory | None = None
+    profile_cores: float | None = None
+    """What all copies of the job together may take while a policy has them measured."""
+    profile_memory: Memory | None = None
+    profile_time: Duration | None = None
+    """For how long altogether copies may be measured."""
 
     def loop_settings(self) -> LoopSettings:
         defaults = LoopSettings()
         return LoopSettings(
-            decide_every_s=self.decide_every, broken_reports=defaults.broken_reports if self.roll_back else None
+            decide_every_s=self.decide_every,
+            forecast_horizon_s=self.forecast_horizon,
+            forecast_step_s=self.forecast_step,
+            forecast_every_s=self.forecast_every,
+            probation_s=self.probation,
+            grace_s=self.grace,
+            catch_up_s=self.catch_up,
+            back_off_s=self.back_off,
+            broken_reports=defaults.broken_reports if self.roll_back else None,
         )
 
     def guard_settings(self) -> GuardSettings:
@@ -166,6 +206,9 @@ class ControlTable(Table):
             largest_step_executors=self.largest_step,
             quota_cores=self.quota_cores,
             quota_memory_mib=self.quota_memory,
+            profile_cores=self.profile_cores,
+            profile_memory_mib=self.profile_memory,
+            profile_time_s=self.profile_time,
         )
 
 
@@ -178,10 +221,39 @@ class LoadTable(Table):
     shape: str
     noise: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Spread of independent noise on each second, as a share of the rate."""
+    scale: Annotated[float, Field(gt=0)] = 1.0
+    """What all rates are multiplied by, also those of a file that is read instead."""
+    profile: str | None = None
+    """Of the job that this load is for, where it is not the plan's."""
+    promises: PromisesTable | None = None
+    """Of that job, where they are not the plan's."""
+    job: str | None = None
+    """On real Spark: the program of `tidewise.jobs` that this load is for."""
+    options: JobOptions | None = None
+    """What that program is started with."""
+    peak_per_s: Annotated[float, Field(gt=0)] | None = None
+    """On real Spark: what the highest second is brought to, and all others with it; as it is, if not given."""
+
+    @property
+    def origin(self) -> str:
+        """Where its rates come from, in words."""
+        return load_origin(self.model_dump(mode="json"))
 
     def load(self, folder: Path) -> Load:
         load = build_load(self.shape, self.__pydantic_extra__ or {}, folder=folder)
+        if self.scale != 1.0:
+            load = Scaled(load=load, factor=self.scale)
         return Noisy(load=load, share=self.noise) if self.noise > 0 else load
+
+
+def load_origin(table: Mapping[str, JsonValue]) -> str:
+    """Where the rates of a load come from, in words; `table`: as a plan keeps it."""
+    is_read = table.get("shape") == "trace"
+    origin = (
+        f"read from {Path(str(table.get('file'))).name}" if is_read else f"generated (shape {table.get('shape')!r})"
+    )
+    scale = table.get("scale", 1.0)
+    return origin if scale == 1.0 else f"{origin}, multiplied by {scale:g}"
 
 
 class PolicyTable(Table):
@@ -206,9 +278,11 @@ class Plan(Table):
     """Policies x loads x seeds."""
 
     name: Name
-    engine: Literal["simulator"] = "simulator"
-    profile: str
+    engine: Literal["simulator", "spark"] = "simulator"
+    profile: str | None = None
     """A simulator profile: shipped, by name, or a file."""
+    spark: SparkTable | None = None
+    """For engine = "spark"."""
     duration: Duration
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (1,)
     space: SpaceTable
@@ -221,10 +295,51 @@ class Plan(Table):
     loads: Annotated[tuple[LoadTable, ...], Field(min_length=1)]
     policies: Annotated[tuple[PolicyTable, ...], Field(min_length=1)]
 
+    @property
+    def shown_s(self) -> float:
+        """How long the time is that a run shows, which may be compressed."""
+        return self.duration if self.spark is None or self.spark.day is None else self.spark.day
+
     def resolved(self) -> dict[str, JsonValue]:
         """The plan with every default filled in, as plain data."""
         plain: dict[str, JsonValue] = self.model_dump(mode="json")
         return plain
+
+
+def with_files(plan: Plan, files: Mapping[str, Path]) -> Plan:
+    """The plan with these loads read from files instead; BadInputError where it has no load of such a name."""
+    names = [load.name for load in plan.loads]
+    for name in files:
+        if name not in names:
+            raise BadInputError(
+                f"the plan {plan.name!r} has no load {name!r}{did_you_mean(name, names)}; it has {', '.join(names)}"
+            )
+    loads = (_from_file(load, files[load.name]) if load.name in files else load for load in plan.loads)
+    return plan.model_copy(update={"loads": tuple(loads)})
+
+
+def _from_file(load: LoadTable, file: Path) -> LoadTable:
+    """The same load for the same job, with the rates in this file."""
+    trace = LoadTable.model_validate({"name": load.name, "shape": "trace", "file": str(file.absolute())})
+    kept = {name: getattr(load, name) for name in LoadTable.model_fields if name not in {"name", "shape"}}
+    return trace.model_copy(update=kept)
+
+
+def files_in(folder: Path, plan: Plan) -> dict[str, Path]:
+    """The traces in a folder for the loads of a plan: NAME.csv, or with the length of the plan, as in ysb_18h.csv."""
+    if not folder.is_dir():
+        raise BadInputError(f"{folder} is not a folder; name one that holds the loads as CSV files")
+    hours = f"{plan.shown_s / 3600:g}h"
+    found = {
+        load.name: path
+        for load in plan.loads
+        for path in (folder / f"{load.name}.csv", folder / f"{load.name}_{hours}.csv")
+        if path.is_file()
+    }
+    if not found:
+        wanted = " or ".join(f"{load.name}_{hours}.csv" for load in plan.loads)
+        raise BadInputError(f"{folder} holds none of the loads of the plan {plan.name!r}: there is no {wanted}")
+    return found
 
 
 def read_plan(file: TomlFile) -> Plan:
@@ -237,12 +352,32 @@ def read_plan(file: TomlFile) -> Plan:
         for index, name in enumerate(names):
             if name in names[:index]:
                 raise file.wrong((kind, index), f"two of the {kind} are called {name!r}; give one another name")
+    _check_engine(file, plan)
     check_tables(file, promises=plan.promises, prices=plan.prices, control=plan.control)
+    for index, load in enumerate(plan.loads):
+        with file.at("loads", index, "promises"):
+            if load.promises is not None:
+                load.promises.promises()
     if not 60 <= plan.duration <= LONGEST_DURATION_S:
         raise file.wrong(("duration",), "duration must be from 60s to 31d")
     if len(set(plan.seeds)) < len(plan.seeds):
         raise file.wrong(("seeds",), "each seed can be run once; name it once")
     return plan
+
+
+def _check_engine(file: TomlFile, plan: Plan) -> None:
+    """Refuse what belongs to another engine than the plan's."""
+    keys: tuple[str, ...] = ("profile",)
+    why = "for the simulator, and real Spark behaves as it does: leave it out"
+    if plan.engine == "simulator":
+        keys = ("spark", "job", "options", "peak_per_s")
+        why = 'for real Spark: write engine = "spark", or leave it out'
+    for key in keys:
+        if getattr(plan, key, None) is not None:
+            raise file.wrong((key,), f"{key} is {why}")
+        for index, load in enumerate(plan.loads):
+            if getattr(load, key, None) is not None:
+                raise file.wrong(("loads", index, key), f"{key} is {why}")
 
 
 def check_tables(file: TomlFile, *, promises: PromisesTable, prices: PricesTable, control: ControlTable) -> None:

@@ -197,22 +197,41 @@ def begin_run(folder: Path) -> Path:
     """
     if folder.exists():
         raise BadInputError(f"{folder} exists already; name another folder or remove it")
-    work = folder.with_name(folder.name + PARTIAL_SUFFIX)
+    clear_partial(folder)
+    work = _partial(folder)
     try:
-        if work.exists():
-            strangers = sorted(path.name for path in work.iterdir() if path.name not in _OWN_FILES)
-            if strangers:
-                raise BadInputError(f"{work} holds files that no run wrote ({', '.join(strangers)}); remove it first")
-            shutil.rmtree(work)
         work.mkdir(parents=True)
     except OSError as error:
         raise PermanentError(f"the folder {work} could not be made: {_cause(error)}") from error
     return work
 
 
+def is_partial(folder: Path) -> bool:
+    """Whether the run of this folder is on, or was killed."""
+    return _partial(folder).exists()
+
+
+def clear_partial(folder: Path) -> None:
+    """Remove what a killed run left; BadInputError where the partial folder holds somebody's other files."""
+    work = _partial(folder)
+    try:
+        if not work.exists():
+            return
+        strangers = sorted(path.name for path in work.iterdir() if path.name not in _OWN_FILES)
+        if strangers:
+            raise BadInputError(f"{work} holds files that no run wrote ({', '.join(strangers)}); remove it first")
+        shutil.rmtree(work)
+    except OSError as error:
+        raise PermanentError(f"the folder {work} could not be removed: {_cause(error)}") from error
+
+
+def _partial(folder: Path) -> Path:
+    return folder.with_name(folder.name + PARTIAL_SUFFIX)
+
+
 def resume_run(folder: Path) -> Path:
     """The partial folder of a run whose controller died, with all it holds; BadInputError where there is none."""
-    work = folder.with_name(folder.name + PARTIAL_SUFFIX)
+    work = _partial(folder)
     if not (work / JOURNAL_FILE).is_file():
         raise BadInputError(f"{work} holds no run that could be gone on with")
     return work

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,101 +13,170 @@ import numpy as np
 
 from tidewise import __version__
 from tidewise.control import Durability, Loop, Runner, RunnerSettings, SqliteJournal
-from tidewise.core import BadInputError, FaultInjected
+from tidewise.core import BadInputError, FaultInjected, PermanentError
 from tidewise.engines.simulator import Simulator
-from tidewise.experiments.claim import CLAIM_FILE, claimed
+from tidewise.experiments.claim import claimed, read_token
 from tidewise.experiments.comparison import run_name
-from tidewise.experiments.experiment import Experiment, Trial, changes_the_job, deployed_for
+from tidewise.experiments.experiment import Experiment, Ground, Trial, changes_the_job, deployed_for
 from tidewise.experiments.fixed_run import series_of
 from tidewise.experiments.ledger import Ledger
-from tidewise.experiments.plan import PolicyTable
+from tidewise.experiments.plan import Plan, PolicyTable
 from tidewise.experiments.record import (
     JOURNAL_FILE,
-    PARTIAL_SUFFIX,
     Run,
     RunRecord,
     begin_run,
+    clear_partial,
     finish_run,
+    is_partial,
     load_run,
 )
+from tidewise.experiments.spreading import Spread, in_this_process
+from tidewise.experiments.tries import earlier_runs
 from tidewise.forecast import Naive
+from tidewise.host.threads import on_one_thread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunKey:
+    """Which run of a plan."""
+
+    load: str
+    policy: str
+    """As it is called in reports."""
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return run_name(self.load, self.policy, self.seed)
+
+
+def run_keys(plan: Plan) -> list[RunKey]:
+    """Every run of a plan, in its order."""
+    return [
+        RunKey(load=load.name, policy=policy.label, seed=seed)
+        for load in plan.loads
+        for seed in plan.seeds
+        for policy in plan.policies
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """How far an experiment is."""
 
-    run: str | None
-    """Which one is on; None: the plan is being checked, and nothing has been written yet."""
-    done_runs: int
-    total_runs: int
-    run_share: float
-    """Of the run that is on."""
+    done: int
+    """Runs that have ended, those of an earlier try included; while the plan is checked, checks."""
+    total: int
+    on: tuple[str, ...] = ()
+    """The runs that are on now."""
+    checking: bool = False
+    """Whether the plan is still being checked: nothing has been written yet."""
 
     @property
     def sentence(self) -> str:
-        if self.run is None:
+        if self.checking:
             return "checking the plan"
-        return f"run {self.done_runs + 1} of {self.total_runs}: {self.run}"
+        on = f"; on now: {', '.join(self.on)}" if self.on else ""
+        return f"{self.done} of {self.total} runs have ended{on}"
 
 
 def run_experiment(
-    experiment: Experiment, home: Path, *, created: str, progress: Callable[[Progress], None] | None = None
+    experiment: Experiment,
+    home: Path,
+    *,
+    created: str,
+    spread: Spread = in_this_process,
+    progress: Callable[[Progress], None] | None = None,
 ) -> list[Run]:
-    """Run everything into the folder `home`, where each run appears when it is complete.
+    """Run everything into the folder `home`, where each run appears when it is complete; in the order of the plan.
 
-    Promises that no configuration can keep on one of the loads are found before the first run: nothing is written.
-    Where the same plan was stopped in this folder earlier, its complete runs are kept, and it goes on with the others.
+    `spread` computes the runs, each for itself: what comes of them does not depend on it. Promises that no
+    configuration can keep on one of the loads are found before the first run: nothing is written. Where the same plan
+    was stopped in this folder earlier, its complete runs are kept, and it goes on with the others.
     """
-    kept = _runs_of_the_same_plan(experiment, home)
-    runs: list[Run] = []
+    home = home.absolute()
+    keys = run_keys(experiment.plan)
+    kept = earlier_runs(home, plan=experiment.plan.resolved(), is_same=partial(_is_same, experiment))
 
-    def tell(run: str | None, now_s: float) -> None:
+    def tell(done: int, on: Sequence[RunKey]) -> None:
         if progress is not None:
-            share = min(1.0, now_s / experiment.duration_s)
-            progress(Progress(run=run, done_runs=len(runs), total_runs=experiment.run_count, run_share=share))
+            names = tuple(key.name for key in on)
+            progress(Progress(done=len(kept) + done, total=len(keys), on=names))
 
-    tell(None, 0.0)
-    trials = list(experiment.trials())
-    with claimed(home):
-        for trial in trials:
-            for table in experiment.plan.policies:
-                name = run_name(trial.load, table.label, trial.seed)
-                tell(name, 0.0)
-                runs.append(
-                    kept.get(name)
-                    or _run(
-                        experiment=experiment,
-                        trial=trial,
-                        table=table,
-                        folder=home / name,
-                        created=created,
-                        progress=partial(tell, name),
-                    )
-                )
-    return runs
+    _check(experiment, spread, progress)
+    missing = [key for key in keys if key.name not in kept]
+    with claimed(home) as token:
+        for key in missing:
+            clear_partial(home / key.name)
+        tell(0, ())
+        spread(
+            partial(_run_into, experiment, home, token, created),
+            missing,
+            called=lambda key: key.name,
+            is_on=lambda key: is_partial(home / key.name),
+            progress=tell,
+        )
+        tell(len(missing), ())
+        return [kept.get(key.name) or load_run(home / key.name) for key in keys]
 
 
-def _runs_of_the_same_plan(experiment: Experiment, home: Path) -> dict[str, Run]:
-    """What an earlier try has finished; BadInputError where the folder holds anything but tries of this very plan."""
-    if not home.exists():
-        return {}
-    taken = f"{home} exists already and is not a try of this plan; remove it, or choose another folder with --out"
-    if not home.is_dir():
-        raise BadInputError(taken)
-    kept: dict[str, Run] = {}
-    for path in home.iterdir():
-        if not path.is_dir() or path.name.endswith(PARTIAL_SUFFIX):
-            continue
-        run = load_run(path)
-        versions = (run.record.versions.get("tidewise"), run.record.versions.get("profile"))
-        if run.record.plan != experiment.plan.resolved() or versions != (__version__, experiment.profile.digest):
-            raise BadInputError(taken)
-        kept[run.record.name] = run
-    strangers = {path.name for path in home.iterdir() if not path.is_dir()} - {CLAIM_FILE}
-    if strangers and not kept:
-        raise BadInputError(taken)
-    return kept
+def _check(experiment: Experiment, spread: Spread, progress: Callable[[Progress], None] | None) -> None:
+    """BadInputError where no configuration could keep the promises on one of the loads, with one of the seeds."""
+    trials = [(load.name, seed) for load in experiment.plan.loads for seed in experiment.plan.seeds]
+
+    def tell(done: int, _on: Sequence[tuple[str, int]]) -> None:
+        if progress is not None:
+            progress(Progress(done=done, total=len(trials), checking=True))
+
+    tell(0, ())
+    found = spread(
+        partial(_impossible, experiment),
+        trials,
+        called=lambda trial: f"the check of {trial[0]} with seed {trial[1]}",
+        is_on=lambda _: False,
+        progress=tell,
+    )
+    for sentence in found:
+        if sentence is not None:
+            raise BadInputError(sentence)
+
+
+@on_one_thread
+def _impossible(experiment: Experiment, trial: tuple[str, int]) -> str | None:
+    """What is wrong with the promises on a load with a seed: told, because an error would end as one of Spark."""
+    try:
+        experiment.check(*trial)
+    except BadInputError as error:
+        return str(error)
+    return None
+
+
+@on_one_thread
+def _run_into(experiment: Experiment, home: Path, token: str, created: str, key: RunKey) -> None:
+    """One run of the plan, wherever this is computed; with one thread, so that no last bit depends on the machine."""
+    if read_token(home) != token:
+        raise PermanentError(
+            f"{socket.gethostname()} does not see the folder {home}: give a folder with --out that all workers share"
+        )
+    table = next(policy for policy in experiment.plan.policies if policy.label == key.policy)
+    _run(experiment=experiment, trial=experiment.trial(key.load, key.seed), table=table, home=home, created=created)
+
+
+def _is_same(experiment: Experiment, run: Run) -> bool:
+    """Whether this run of the plan would come out the same today; another Python or numpy makes no other run."""
+    today = _versions(experiment.ground(run.record.load))
+    return all(run.record.versions.get(name) == today[name] for name in ("tidewise", "profile", "load"))
+
+
+def _versions(ground: Ground) -> dict[str, str]:
+    return {
+        "tidewise": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "profile": ground.profile.digest,
+        "load": ground.load_digest,
+    }
 
 
 def _run(
@@ -114,22 +184,23 @@ def _run(
     experiment: Experiment,
     trial: Trial,
     table: PolicyTable,
-    folder: Path,
+    home: Path,
     created: str,
-    progress: Callable[[float], None],
 ) -> Run:
+    ground = trial.ground
+    folder = home / run_name(ground.table.name, table.label, trial.seed)
     policy = experiment.policy(table, trial)
     # A job that nobody ever changes needs no controller, and so does not pay for one.
     controlled = changes_the_job(policy)
     start = experiment.start_of(policy)
     report_every_s = int(experiment.plan.control.report_every)
     simulator = Simulator(
-        profile=experiment.profile,
+        profile=ground.profile,
         rates_per_s=trial.rates_per_s,
         seed=trial.seed,
         report_every_s=report_every_s,
         controlled=controlled,
-        deployed_for=deployed_for(policy, experiment.space),
+        deployed_for=deployed_for(policy, ground.space),
     )
     job = simulator.launch(start)
     work = begin_run(folder)
@@ -139,8 +210,8 @@ def _run(
         loop = Loop(
             run=folder.name,
             policy=policy,
-            space=experiment.space,
-            promises=experiment.promises,
+            space=ground.space,
+            promises=ground.promises,
             prices=experiment.prices,
             forecaster=Naive() if controlled else None,
             settings=experiment.plan.control.loop_settings(),
@@ -152,7 +223,6 @@ def _run(
             journal=ledger,
             clock=simulator.clock,
             settings=RunnerSettings(poll_every_s=float(report_every_s)),
-            progress=progress,
         )
         for fault in trial.faults:
             runner.run(fault.at_s)
@@ -167,24 +237,18 @@ def _run(
     record = RunRecord(
         name=folder.name,
         engine="simulator",
-        profile=experiment.profile.name,
-        load=trial.load,
+        profile=ground.profile.name,
+        load=ground.table.name,
         policy=table.label,
         seed=trial.seed,
         duration_s=float(experiment.duration_s),
         start=start,
-        promises=experiment.promises,
+        promises=ground.promises,
         prices=experiment.prices,
         faults=trial.faults,
         changes=ledger.changes(),
         meter=job.meter(),
-        versions={
-            "tidewise": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "profile": experiment.profile.digest,
-            "load": trial.load_digest,
-        },
+        versions=_versions(ground),
         plan=experiment.plan.resolved(),
         complete=True,
         failed_decisions=ledger.failed_decisions,

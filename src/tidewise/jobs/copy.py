@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own custom
 from pyspark.sql.streaming.state import GroupState
 
-from tidewise.jobs.program import keep_dead_letters, options_of, parsed, records_of, session_of, wait, writer_of
+from tidewise.jobs.program import keep_dead_letters, options_of, parsed, records_of, session_of, wait, worked, writer_of
 from tidewise.jobs.records.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def main(arguments: list[str] | None = None) -> None:
             "--state-mb is not for --mode real-time: Spark takes no applyInPandasWithState there; leave it out"
         )
     spark, kind = session_of(options), KINDS[options.records]
-    results = ordinals(records_of(spark, options, kind), state_mib=options.state_mb)
+    records = records_of(spark, options, kind).where(worked(options.work))
+    results = ordinals(records, state_mib=options.state_mb)
     query = writer_of(results, options, output_mode="append").start()
     wait(options, query, keep_dead_letters(spark, options, kind))
 

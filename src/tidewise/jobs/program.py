@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import pyspark
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own custom
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -45,6 +45,7 @@ def options_of(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--trigger", help="time between two batches (1 second), or between real-time checkpoints")
     parser.add_argument("--max-records-per-batch", type=int, help="most records of one batch; no limit if left out")
     parser.add_argument("--seed", type=int, default=0, help="another seed gives other records")
+    parser.add_argument("--work", type=int, default=0, help="rounds of SHA-256 over each record that counts")
     parser.add_argument("--state-provider", choices=list(STATE_PROVIDERS), default="rocksdb")
     parser.add_argument("--state-partitions", type=int, default=2, help="fixed for a checkpoint by its first batch")
     parser.add_argument("--app-name", help="name of the application; the program's own if left out")
@@ -192,6 +193,14 @@ def records_of(spark: SparkSession, options: argparse.Namespace, kind: RecordKin
     if options.max_records_per_batch is not None:
         reader = reader.option("max_records_per_batch", options.max_records_per_batch)
     return reader.load()
+
+
+def worked(rounds: int) -> Column:
+    """True, after so many rounds of SHA-256 over the record, which stand for the work of a real job."""
+    if rounds == 0:
+        return F.lit(True)  # noqa: FBT003 - a literal of SQL
+    digest = F.sha2(F.col("ordinal").cast("string"), 256)
+    return F.reduce(F.sequence(F.lit(1), F.lit(rounds)), digest, lambda text, _: F.sha2(text, 256)) != ""
 
 
 def _kafka(spark: SparkSession, options: argparse.Namespace, *, most: int | None) -> DataFrame:

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from tidewise.jobs.program import keep_dead_letters, options_of, parsed, records_of, session_of, wait, writer_of
+from tidewise.jobs.program import keep_dead_letters, options_of, parsed, records_of, session_of, wait, worked, writer_of
 from tidewise.jobs.records.kinds import KINDS
 
 KIND = KINDS["tsw"]
@@ -130,7 +130,8 @@ def main(arguments: list[str] | None = None) -> None:
     if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.protobuf") is None:
         parser.error("Spark's transformWithState needs the package protobuf; install it: pip install 'tidewise[spark]'")
     spark = session_of(options)
-    query = writer_of(top_speeds(records_of(spark, options, KIND)), options, output_mode="append", key="car").start()
+    records = records_of(spark, options, KIND).where(worked(options.work))
+    query = writer_of(top_speeds(records), options, output_mode="append", key="car").start()
     wait(options, query, keep_dead_letters(spark, options, KIND))
 
 

@@ -6,14 +6,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own custom
 
-from tidewise.jobs.program import keep_dead_letters, options_of, parsed, records_of, session_of, wait, writer_of
+from tidewise.jobs.program import keep_dead_letters, options_of, parsed, records_of, session_of, wait, worked, writer_of
 from tidewise.jobs.records.kinds import KINDS
 from tidewise.jobs.records.ysb import campaigns
 
 KIND = KINDS["ysb"]
 
 
-def views_per_campaign(events: DataFrame, ads: DataFrame, *, sliding: bool) -> DataFrame:
+def views_per_campaign(events: DataFrame, ads: DataFrame, *, sliding: bool, work: int = 0) -> DataFrame:
     """How often each campaign's ads were seen in each window, and the last event that changed it.
 
     As in the benchmark's definition, a view of an unknown ad counts for no campaign. Each batch's progress tells, as
@@ -22,6 +22,7 @@ def views_per_campaign(events: DataFrame, ads: DataFrame, *, sliding: bool) -> D
     window = F.window("event_time", "10 seconds", "1 second") if sliding else F.window("event_time", "10 seconds")
     return (
         events.where("event_type = 'view'")
+        .where(worked(work))
         .select("ad_id", "event_time")
         .withWatermark("event_time", "10 seconds")
         .join(F.broadcast(ads), "ad_id", "left")
@@ -46,9 +47,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sliding", action="store_true", help="a window begins every second, not every ten")
     options = parsed(parser, arguments)
     spark = session_of(options)
-    views = views_per_campaign(
-        records_of(spark, options, KIND), ads_of(spark, seed=options.seed), sliding=options.sliding
-    )
+    events, ads = records_of(spark, options, KIND), ads_of(spark, seed=options.seed)
+    views = views_per_campaign(events, ads, sliding=options.sliding, work=options.work)
     query = writer_of(views, options, output_mode="update", key="campaign_id").start()
     wait(options, query, keep_dead_letters(spark, options, KIND))
 

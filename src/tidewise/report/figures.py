@@ -158,6 +158,16 @@ def recovery_figure(shown: Sequence[Shown], axis: TimeAxis) -> go.Figure:
                 "symbol": ["triangle-right-open" if censored else "circle" for censored in cut],
             },
         )
+        if recoveries:
+            mean_s = float(np.mean([recovery.at_least_s for recovery in recoveries]))
+            figure.add_scatter(
+                x=[mean_s],
+                y=[place],
+                mode="markers",
+                text=[f"mean of {one.label}: {mean_s:.0f} s"],
+                hoverinfo="text",
+                marker={"symbol": "line-ns", "size": 34, "line": {"width": 3, "color": one.colour}},
+            )
     figure.add_vline(
         x=SLOW_RECOVERY_S,
         line={"color": ALARM, "dash": "dash", "width": 1},

@@ -33,6 +33,7 @@ def _about_runs(aggregates: Sequence[Aggregate]) -> list[str]:
             f"For {wording.listing(alone)} there is no {BASELINE_POLICY} run of the same length on the same load for "
             "every seed: shares of static are left out, and good seconds may be held against the run's own median."
         )
+    found += _about_time(runs)
     found += _about_audits(runs)
     numbers = {len(aggregate.summaries) for aggregate in aggregates}
     if len(numbers) > 1:
@@ -47,6 +48,22 @@ def _about_runs(aggregates: Sequence[Aggregate]) -> list[str]:
         what = wording.listing([name for name, differs in unlike.items() if differs])
         found.append(f"Not alike in all of these runs: {what}. Those of the first run are shown above.")
     return found
+
+
+def _about_time(runs: Sequence[Summary]) -> list[str]:
+    """How long the time is that a run on a real engine shows, where that was compressed."""
+    shown = set()
+    for run in runs:
+        table = run.record.plan.get("spark")
+        day = table.get("day") if isinstance(table, dict) else None
+        if isinstance(day, int | float) and day > run.record.duration_s:
+            shown.add((float(day), run.record.duration_s))
+    return [
+        f"Time is compressed: {format_duration(length_s)} show {format_duration(day_s)}. Loads are that much faster, "
+        f"and prices {day_s / length_s:g} times as high, so that costs are those of the time shown. Latencies, gaps "
+        "and recoveries are as they were measured."
+        for day_s, length_s in sorted(shown)
+    ]
 
 
 def _about_audits(runs: Sequence[Summary]) -> list[str]:

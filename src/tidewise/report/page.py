@@ -13,7 +13,7 @@ from tidewise.report import palette, wording
 from tidewise.report.headlines import headlines, warnings
 from tidewise.report.markup import anchor, page_text
 from tidewise.report.parts import definitions_part, list_part, table_part, whole_page, write_page
-from tidewise.report.scenario import Looks, scenario_section
+from tidewise.report.scenario import Looks, Section, scenario_section
 from tidewise.report.table import COLUMNS
 
 DEFAULT_TITLE = "Tidewise report"
@@ -49,12 +49,13 @@ def build_report(
         for number, members in enumerate(by_scenario(aggregates), start=1)
     }
     origins = sorted({wording.origin(aggregate.scenario) for aggregate in aggregates})
+    parts = {place: scenario_section(place, members, runs, looks) for place, members in sections.items()}
     return whole_page(
         title=title,
         origin=f"{len(runs)} runs, {wording.listing(origins)}.",
         headlines=_headlines(list(sections.values()), warnings(runs)),
-        contents=_contents(sections),
-        sections=[scenario_section(place, members, runs, looks) for place, members in sections.items()],
+        contents=_contents(sections, parts),
+        sections=[part.markup for part in parts.values()],
         definitions=_definitions(),
         runs=_runs_table(runs),
     )
@@ -72,12 +73,10 @@ def _headlines(scenarios: Sequence[Sequence[Aggregate]], warned: Sequence[str]) 
     return list_part(said, warnings=warned)
 
 
-def _contents(sections: Mapping[str, Sequence[Aggregate]]) -> str:
-    names = ("load", "latency", "distribution", "recovery", "resources", "timeline")
+def _contents(sections: Mapping[str, Sequence[Aggregate]], parts: Mapping[str, Section]) -> str:
     items = []
     for place, aggregates in sections.items():
-        inner = [f'<a href="#{place}-figure-{number}">{name}</a>' for number, name in enumerate(names, start=1)]
-        inner += [f'<a href="#{place}-changes">changes</a>', f'<a href="#{place}-notes">notes</a>']
+        inner = [f'<a href="#{place}-{name}">{name}</a>' for name in parts[place].names]
         load = page_text(aggregates[0].scenario.load)
         items.append(f'<li><a href="#{place}">{load}</a> <span class="inner">({" · ".join(inner)})</span></li>')
     items.append('<li><a href="#definitions">Definitions</a> · <a href="#runs">Runs</a></li>')

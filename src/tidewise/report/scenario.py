@@ -22,8 +22,10 @@ from tidewise.report.markup import page_text
 from tidewise.report.notes import notes
 from tidewise.report.palette import NEUTRAL
 from tidewise.report.parts import Figure, chip, figure_parts, table_part
+from tidewise.report.published import origin_of, published_section
+from tidewise.report.spending import purposes_figure, quality_figure
 from tidewise.report.table import COLUMNS
-from tidewise.report.timeline import timeline_figure
+from tidewise.report.timeline import configuration_figure, timeline_figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,28 +36,41 @@ class Looks:
     dashes: Mapping[str, str]
 
 
-def scenario_section(place: str, aggregates: Sequence[Aggregate], runs: Sequence[Run], looks: Looks) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of the page, and what can be found in it."""
+
+    markup: str
+    names: tuple[str, ...]
+    """Of its anchors, each after the section's own."""
+
+
+def scenario_section(place: str, aggregates: Sequence[Aggregate], runs: Sequence[Run], looks: Looks) -> Section:
     """The section; `place` is the start of all anchors in it."""
     shown = _shown(aggregates, runs, looks)
     axis = time_axis(max(len(one.series) for one in shown))
-    parts = [
-        f'<section id="{place}">',
-        f"<h2>{page_text(aggregates[0].scenario.load)}</h2>",
-        f'<p class="facts">{page_text(facts(aggregates))}</p>',
-        _summary_table(aggregates, looks),
-    ]
-    for number, figure in enumerate(_figures(shown, axis), start=1):
-        parts += figure_parts(f"{place}-figure-{number}", figure)
-    parts += [
-        f'<h3 id="{place}-changes">What changes cost</h3>',
-        _change_table(aggregates, looks),
+    parts: dict[str, list[str]] = {}
+    published = published_section(f"{place}-published", aggregates, lambda policy: _named(policy, looks))
+    if published is not None:
+        parts["published"] = [published]
+    for name, figure in _figures(aggregates, shown, axis):
+        parts[name] = figure_parts(f"{place}-{name}", figure)
+    parts["changes"] = [f'<h3 id="{place}-changes">What changes cost</h3>', _change_table(aggregates, looks)]
+    parts["notes"] = [
         f'<h3 id="{place}-notes">Notes</h3>',
         '<ol class="notes">',
         *(f"<li>{page_text(note)}</li>" for note in notes(aggregates, shown, axis)),
         "</ol>",
+    ]
+    markup = [
+        f'<section id="{place}">',
+        f"<h2>{page_text(aggregates[0].scenario.load)}</h2>",
+        f'<p class="facts">{page_text(facts(aggregates))}</p>',
+        _summary_table(aggregates, looks),
+        *(line for part in parts.values() for line in part),
         "</section>",
     ]
-    return "\n".join(parts)
+    return Section(markup="\n".join(markup), names=tuple(parts))
 
 
 def facts(aggregates: Sequence[Aggregate]) -> str:
@@ -68,6 +83,7 @@ def facts(aggregates: Sequence[Aggregate]) -> str:
         [
             f"{origin[0].upper()}{origin[1:]}",
             format_duration(record.duration_s),
+            *([f"load {origin_of(record)}"] if origin_of(record) else []),
             f"{len(record.faults)} failures",
             f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(str(seed) for seed in seeds)}",
             f"promised: {wording.promises(record.promises)}",
@@ -96,39 +112,87 @@ def _shown(aggregates: Sequence[Aggregate], runs: Sequence[Run], looks: Looks) -
     return shown
 
 
-def _figures(shown: Sequence[Shown], axis: TimeAxis) -> Iterator[Figure]:
-    yield Figure(
-        title="Load and forecast",
-        caption="Records that arrived per second, and the median that had been forecast for that time.",
-        drawn=load_figure(shown, axis),
+def _figures(aggregates: Sequence[Aggregate], shown: Sequence[Shown], axis: TimeAxis) -> Iterator[tuple[str, Figure]]:
+    yield (
+        "load",
+        Figure(
+            title="Load and forecast",
+            caption="Records that arrived per second, and the median that had been forecast for that time.",
+            drawn=load_figure(shown, axis),
+        ),
     )
-    yield Figure(
-        title="Latency over time",
-        caption="By arrival, log scale. Bold: the median second of each point; thin: its slowest. Dashed: the limit of "
-        "a good second. Dotted red: failures. Red triangles: seconds whose records were never output.",
-        drawn=latency_figure(shown, axis),
+    if all(run.over_baseline is not None for aggregate in aggregates for run in aggregate.summaries):
+        yield (
+            "quality",
+            Figure(
+                title="Quality and cost",
+                caption="One mark per seed; further up and left is better. What was spent is everything, profiling and "
+                "double running included, over all that static spent.",
+                drawn=quality_figure(aggregates, shown),
+            ),
+        )
+    yield (
+        "latency",
+        Figure(
+            title="Latency over time",
+            caption="By arrival, log scale. Bold: the median second of each point; thin: its slowest. Dashed: the "
+            "limit of a good second. Dotted red: failures. Red triangles: seconds whose records were never output.",
+            drawn=latency_figure(shown, axis),
+        ),
     )
-    yield Figure(
-        title="How often it was how slow",
-        caption="Share of all seconds whose latency was higher than a value; further down and left is better. A line "
-        "that ends high on the right stopped where the rest was never output.",
-        drawn=distribution_figure(shown),
+    yield (
+        "distribution",
+        Figure(
+            title="How often it was how slow",
+            caption="Share of all seconds whose latency was higher than a value; further down and left is better. A "
+            "line that ends high on the right stopped where the rest was never output.",
+            drawn=distribution_figure(shown),
+        ),
     )
-    yield Figure(
-        title="Recovery from each failure",
-        caption="One dot per failure; open triangles were cut off, so the true time is longer. Further left is better.",
-        drawn=recovery_figure(shown, axis),
+    yield (
+        "recovery",
+        Figure(
+            title="Recovery from each failure",
+            caption="One dot per failure; open triangles were cut off, so the true time is longer. The bar is the "
+            "mean. Further left is better.",
+            drawn=recovery_figure(shown, axis),
+        ),
     )
-    yield Figure(
-        title="Cores and memory paid for",
-        caption="Executors only; drivers, double running, profiling and the controller are in the all-in columns.",
-        drawn=resources_figure(shown, axis),
+    yield (
+        "resources",
+        Figure(
+            title="Cores and memory paid for",
+            caption="Executors only; drivers, double running, profiling and the controller are in the all-in columns.",
+            drawn=resources_figure(shown, axis),
+        ),
     )
-    yield Figure(
-        title="Executors, and why they changed",
-        caption="Every mark is a change; its reason is shown when you point at it. Dotted red: failures.",
-        drawn=timeline_figure(shown, axis),
+    if all(run.over_baseline is not None for aggregate in aggregates for run in aggregate.summaries):
+        yield (
+            "purposes",
+            Figure(
+                title="What it was spent on",
+                caption="Core-hours and GiB-hours by purpose, over those of static's executors; mean over the seeds.",
+                drawn=purposes_figure(aggregates),
+            ),
+        )
+    yield (
+        "timeline",
+        Figure(
+            title="Executors, and why they changed",
+            caption="Every mark is a change; its reason is shown when you point at it. Dotted red: failures.",
+            drawn=timeline_figure(shown, axis),
+        ),
     )
+    configuration = configuration_figure(shown, axis)
+    if configuration is not None:
+        yield (
+            "configuration",
+            Figure(
+                title="The other parameters over time",
+                caption="What changes of the configuration left running; only parameters that some policy changed.",
+                drawn=configuration,
+            ),
+        )
 
 
 _WITH_RANGE = re.compile(r"(.+?) (\(.+\))")
@@ -138,7 +202,7 @@ def _summary_table(aggregates: Sequence[Aggregate], looks: Looks) -> str:
     head = "".join(f'<th scope="col"{_css(column.words)}>{_heading(column.title)}</th>' for column in COLUMNS)
     rows = []
     for aggregate in aggregates:
-        cells = [f'<td class="name">{_chip(aggregate.policy, looks)}{page_text(aggregate.policy)}</td>']
+        cells = [f'<td class="name">{_named(aggregate.policy, looks)}</td>']
         for column in COLUMNS[1:]:
             text = column.cell(aggregate)
             ranged = None if column.words else _WITH_RANGE.fullmatch(text)
@@ -164,7 +228,7 @@ def _change_table(aggregates: Sequence[Aggregate], looks: Looks) -> str:
                 wording.seconds(sum(use.gap_s for use in uses) / made),
                 wording.seconds(sum(bad) / len(bad)) if bad else wording.MISSING,
             )
-            name = f'<td class="name">{_chip(aggregate.policy, looks)}{page_text(aggregate.policy)}</td>'
+            name = f'<td class="name">{_named(aggregate.policy, looks)}</td>'
             rows.append(f"<tr>{name}{''.join(f'<td>{page_text(cell)}</td>' for cell in cells)}</tr>")
     if not rows:
         return "<p>No policy changed anything.</p>"
@@ -177,8 +241,8 @@ def _heading(title: str) -> str:
     return page_text(title).replace("-", "&#8209;").replace("/ ", "/&nbsp;")
 
 
-def _chip(policy: str, looks: Looks) -> str:
-    return chip(looks.colours.get(policy, NEUTRAL))
+def _named(policy: str, looks: Looks) -> str:
+    return f"{chip(looks.colours.get(policy, NEUTRAL))}{page_text(policy)}"
 
 
 def _css(words: bool) -> str:  # noqa: FBT001 - one flag, private

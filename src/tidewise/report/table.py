@@ -87,7 +87,7 @@ def _saving(aggregate: Aggregate) -> str:
         over = summary.over_baseline
         return None if over is None or over.cost is None else 100 * (1 - over.cost)
 
-    return wording.spread(aggregate.spread(figure), lambda value: f"{value:.0f} %")
+    return wording.spread(aggregate.spread(figure), lambda value: f"{round(value)} %")
 
 
 COLUMNS: tuple[Column, ...] = (

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
 
-from tidewise.core import ChangeStatus, Mechanism, format_duration
+from tidewise.core import ChangeStatus, Configuration, Mechanism, format_duration
+from tidewise.experiments.measures import configurations_of
 from tidewise.experiments.record import ChangeRecord
 from tidewise.report import wording
 from tidewise.report.downsample import MOST_POINTS, steps, thinned
-from tidewise.report.drawing import Shown, TimeAxis, mark_faults, over_time, rows_by_policy
+from tidewise.report.drawing import Shown, TimeAxis, bare, mark_faults, over_time, rows_by_policy
 from tidewise.report.markup import figure_text
 from tidewise.report.palette import ALARM, NEUTRAL
 
@@ -71,6 +72,46 @@ def timeline_figure(shown: Sequence[Shown], axis: TimeAxis) -> go.Figure:
     figure.update_yaxes(title={"text": "executors", "font": {"size": 11}}, range=[0, most * 1.25], nticks=4)
     mark_faults(figure, shown, axis)
     return over_time(figure, axis)
+
+
+def configuration_figure(shown: Sequence[Shown], axis: TimeAxis) -> go.Figure | None:
+    """All parameters but the executors, a row for each that some policy changed; None where none was."""
+    held = [(one, configurations_of(one.summary.record)) for one in shown]
+    rows = {
+        title: value
+        for title, value in _PARAMETERS.items()
+        if any(len({value(configuration) for _, configuration in steps_of}) > 1 for _, steps_of in held)
+    }
+    if not rows:
+        return None
+    figure = bare(90 + 120 * len(rows), rows=len(rows), row_titles=list(rows))
+    for row, value in enumerate(rows.values(), start=1):
+        for one, steps_of in held:
+            times = [axis.at(time_s) for time_s, _ in steps_of] + [axis.at(axis.seconds)]
+            values = [value(configuration) for _, configuration in steps_of]
+            figure.add_scatter(
+                x=times,
+                y=[*values, values[-1]],
+                mode="lines",
+                line={**one.line, "shape": "hv"},
+                name=one.label,
+                legendgroup=one.label,
+                showlegend=row == 1,
+                row=row,
+                col=1,
+            )
+        # Room for the title of the row above the highest line.
+        most = max(value(configuration) for _, steps_of in held for _, configuration in steps_of)
+        figure.update_yaxes(range=[0, 1.5 * most], nticks=4, row=row, col=1)
+    return over_time(figure, axis)
+
+
+_PARAMETERS: dict[str, Callable[[Configuration], float]] = {
+    "slots per executor": lambda one: one.slots_per_executor,
+    "cores per executor": lambda one: one.cores_per_executor,
+    "memory per executor (GiB)": lambda one: one.memory_mib_per_executor / 1024,
+    "commit interval (s)": lambda one: one.commit_interval_s,
+}
 
 
 def marked_changes(changes: Sequence[ChangeRecord]) -> list[ChangeRecord]:

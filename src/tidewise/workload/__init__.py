@@ -1,7 +1,8 @@
 """Loads: generated shapes and recorded traces."""
 
 from tidewise.workload.bursts import Bursts
-from tidewise.workload.combined import Noisy, Sum
+from tidewise.workload.combined import Noisy, Scaled, Sum
+from tidewise.workload.curve import Curve
 from tidewise.workload.load import Load, Rates
 from tidewise.workload.random_loads import random_load
 from tidewise.workload.registry import LOADS, LoadDescription, build_load, describe_loads
@@ -14,6 +15,7 @@ __all__ = [
     "LOADS",
     "Bursts",
     "Constant",
+    "Curve",
     "Daily",
     "Growth",
     "Load",
@@ -21,6 +23,7 @@ __all__ = [
     "Noisy",
     "Rates",
     "RegimeChange",
+    "Scaled",
     "Sine",
     "Square",
     "Steps",

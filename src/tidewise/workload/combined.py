@@ -8,7 +8,7 @@ import numpy as np
 from scipy.signal import lfilter
 
 from tidewise.core.checks import require, require_finite, require_share
-from tidewise.workload.load import Load, Rates, generator, seconds_of
+from tidewise.workload.load import MOST_PER_S, Load, Rates, generator, seconds_of
 
 
 def noise_factors(duration_s: int, seed: int, *, purpose: str, share: float, smooth_s: float = 0.0) -> Rates:
@@ -51,6 +51,28 @@ class Noisy:
         return rates * noise_factors(
             duration_s, seed, purpose=f"noise on {self.load.name}", share=self.share, smooth_s=self.smooth_s
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaled:
+    """A load whose rates are all multiplied by the same factor."""
+
+    load: Load
+    """What is multiplied."""
+    factor: float
+    """By what."""
+
+    def __post_init__(self) -> None:
+        require_finite("factor", self.factor, above=0.0)
+
+    @property
+    def name(self) -> str:
+        return self.load.name
+
+    def rates_per_s(self, duration_s: int, seed: int) -> Rates:
+        rates = self.factor * self.load.rates_per_s(duration_s, seed)
+        require(float(rates.max()) <= MOST_PER_S, f"a factor of {self.factor:g} makes rates above {MOST_PER_S:g}")
+        return rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from tidewise.core import BadInputError, InvalidValueError
 from tidewise.core.readers import Reader, Readers, did_you_mean, mismatch
 from tidewise.core.settings import Setting, read_settings, settings_of
 from tidewise.workload.bursts import Bursts
-from tidewise.workload.combined import Noisy, Sum
+from tidewise.workload.combined import Noisy, Scaled, Sum
+from tidewise.workload.curve import Curve
 from tidewise.workload.load import Load
 from tidewise.workload.seasons import Daily, Weekly
 from tidewise.workload.shapes import Constant, Growth, RegimeChange, Sine, Square, Steps
@@ -22,10 +23,12 @@ LOADS: Mapping[str, Callable[..., Load]] = types.MappingProxyType(
     {
         "bursts": Bursts,
         "constant": Constant,
+        "curve": Curve,
         "daily": Daily,
         "growth": Growth,
         "noisy": Noisy,
         "regime-change": RegimeChange,
+        "scaled": Scaled,
         "sine": Sine,
         "square": Square,
         "steps": Steps,

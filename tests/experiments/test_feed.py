@@ -1,4 +1,4 @@
-"""What the feeds of the demo promise: records from when they say on, and what became of them, whatever happens."""
+"""What the feeds of a job promise: records from when they say on, and what became of them, whatever happens."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 
 from tests.experiments.senders import a_report
 from tidewise.core import PermanentError, TemporaryError
-from tidewise.experiments import demo_feed
-from tidewise.experiments.demo_feed import EmbeddedFeed, KafkaFeed
+from tidewise.experiments import feed as feed_module
+from tidewise.experiments.feed import EmbeddedFeed, KafkaFeed
 from tidewise.experiments.produce import Produced, Production
 from tidewise.jobs.schedule import Schedule, read_schedule
 from tidewise.kafka.broker import LocalBroker
@@ -96,13 +96,13 @@ class _Broker:
 @pytest.fixture
 def producer(monkeypatch: pytest.MonkeyPatch) -> Producer:
     made_up = Producer(_produced)
-    monkeypatch.setattr(demo_feed, "produce", made_up)
+    monkeypatch.setattr(feed_module, "produce", made_up)
     return made_up
 
 
 @pytest.fixture
 def feed(tmp_path: Path) -> KafkaFeed:
-    return KafkaFeed(tmp_path, cast("LocalBroker", _Broker()), topic="views")
+    return KafkaFeed(tmp_path, cast("LocalBroker", _Broker()), job="clicks", topic="views")
 
 
 def _wait_for_calls(producer: Producer, count: int) -> None:
@@ -181,7 +181,7 @@ def test_a_producer_that_does_not_end_is_told(
         return _produced(call)
 
     producer.answer = answer
-    monkeypatch.setattr(demo_feed, "_STOPS_WITHIN_S", 0.1)
+    monkeypatch.setattr(feed_module, "_STOPS_WITHIN_S", 0.1)
     feed.start(7.0, in_s=0.0)
     feed.end()
     assert feed.told()[-1] == "NOT counted: what was sent to views by a producer that gave no report."

@@ -1,4 +1,4 @@
-"""Where the records of the demo come from: the source without a broker, or a real one with a producer."""
+"""Where the records of a job on Spark come from: the source without a broker, or a real one with a producer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.jars import connector_conf
 from tidewise.workload import Rates
 
-JOB = "clicks"
 _READ_TASKS = 4
 _SENDERS = 1
 _FLUSH_S = 20.0
@@ -92,6 +91,8 @@ class KafkaFeed:
 
     folder: Path
     broker: LocalBroker
+    job: str
+    """The program that reads them, which decides what they hold."""
     topic: str
     _sending: list[tuple[threading.Thread, threading.Event]] = field(default_factory=list)
     _produced: list[Produced] = field(default_factory=list)
@@ -139,7 +140,7 @@ class KafkaFeed:
 
     def _send(self, name: str, rates_per_s: tuple[float, ...], *, began_unix_s: float) -> None:
         production = Production(
-            job=JOB,
+            job=self.job,
             brokers=self.broker.address,
             topic=self.topic,
             partitions=_READ_TASKS,
@@ -157,6 +158,6 @@ class KafkaFeed:
             except (TidewiseError, OSError) as error:
                 self._failed.append(error)
 
-        thread = threading.Thread(target=run, name=f"demo-{name}", daemon=True)
+        thread = threading.Thread(target=run, name=f"feed-{name}", daemon=True)
         self._sending.append((thread, stop))
         thread.start()

@@ -1,0 +1,39 @@
+"""What an earlier try of a plan has left in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from tidewise.core import BadInputError
+from tidewise.experiments.claim import CLAIM_FILE
+from tidewise.experiments.record import PARTIAL_SUFFIX, Run, load_run
+
+
+def earlier_runs(
+    home: Path, *, plan: Mapping[str, JsonValue], is_same: Callable[[Run], bool], beside: Collection[str] = ()
+) -> dict[str, Run]:
+    """The runs that an earlier try has written, by name; BadInputError where the folder holds anything else.
+
+    `is_same`: whether a run of this plan would come out the same today. `beside`: folders that are no runs.
+    """
+    if not home.exists():
+        return {}
+    taken = f"{home} exists already and is not a try of this plan; remove it, or choose another folder with --out"
+    if not home.is_dir():
+        raise BadInputError(taken)
+    found: dict[str, Run] = {}
+    for path in home.iterdir():
+        if not path.is_dir() or path.name.endswith(PARTIAL_SUFFIX) or path.name in beside:
+            continue
+        run = load_run(path)
+        if run.record.plan != plan or not is_same(run):
+            raise BadInputError(taken)
+        found[run.record.name] = run
+    ours = found or any((home / name).is_dir() for name in beside)
+    strangers = {path.name for path in home.iterdir() if not path.is_dir()} - {CLAIM_FILE}
+    if strangers and not ours:
+        raise BadInputError(taken)
+    return found
