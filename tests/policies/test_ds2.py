@@ -213,3 +213,8 @@ def test_more_load_never_asks_for_fewer_executors(low: float, high: float, lag: 
 def test_senseless_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidValueError):
         Ds2(**wrong)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_it_says_what_a_space_lacks() -> None:
+    assert Ds2().requires(space_of()) is None
+    assert "ds2 changes executors, and the space offers 4 only" in str(Ds2().requires(space_of(executors=[4])))

@@ -163,6 +163,16 @@ def test_a_step_that_was_profiled_is_not_profiled_again(rate: float) -> None:
     assert not isinstance(asked(EXACT, steady(rate=rate), [profile_of()]), Profile)
 
 
+def test_a_change_does_not_wait_for_a_profile_that_may_never_come() -> None:
+    # The load of 45,000/s was never profiled, and guards may refuse to: the models know that 12 are too few for it.
+    decision = asked(EXACT, steady(executors=12, rate=45_000.0), [profile_of()])
+    assert wanted(decision) == 24
+    # The profile comes while it rests.
+    resting = {"last_change_finished_at_s": 1100.0}
+    assert isinstance(asked(EXACT, steady(rate=45_000.0), [profile_of()], **resting), Profile)
+    assert asked(EXACT, steady(), [profile_of()], **resting).reason.code == "cooling-down"
+
+
 def test_a_load_between_two_steps_is_profiled_once() -> None:
     just_below = profile_of(rate=19_900.0)
     assert not isinstance(asked(EXACT, steady(rate=20_100.0), [just_below]), Profile)
@@ -177,8 +187,9 @@ def test_after_a_profile_the_next_one_waits() -> None:
 def test_without_a_step_given_it_is_a_tenth_of_the_capacity() -> None:
     # 24 executors can do 24,000/s: the load of 5,000/s lies in the step from 4,800 to 7,200.
     policy = replace(EXACT, profile_step_per_s=None)
-    assert not isinstance(asked(policy, steady(rate=7100.0), [profile_of()]), Profile)
-    assert isinstance(asked(policy, steady(rate=7300.0), [profile_of()]), Profile)
+    resting = {"last_change_finished_at_s": 1100.0}
+    assert not isinstance(asked(policy, steady(rate=7100.0), [profile_of()], **resting), Profile)
+    assert isinstance(asked(policy, steady(rate=7300.0), [profile_of()], **resting), Profile)
 
 
 def test_an_idle_job_is_not_profiled() -> None:
@@ -206,6 +217,10 @@ def test_the_promise_says_how_soon_to_recover() -> None:
     assert wanted(asked(EXACT, steady(), [profile_of()], promises=promised)) == 11
     only_latency = Promises(latency_p95_s=2.0)
     assert wanted(asked(EXACT, steady(), [profile_of()], promises=only_latency)) == 8
+    # What was set for this policy counts before what was promised.
+    assert wanted(asked(replace(EXACT, recovery_limit_s=115.0), steady(), [profile_of()])) == 11
+    both = asked(replace(EXACT, recovery_limit_s=180.0), steady(), [profile_of()], promises=promised)
+    assert wanted(both) == 8
 
 
 def test_a_downtime_that_is_given_is_not_measured() -> None:
@@ -276,6 +291,24 @@ def test_a_rising_load_is_met_before_it_comes() -> None:
     peak = decision.reason.evidence["peak_per_s"]
     assert isinstance(peak, float)
     assert 1.1 * now < peak < 1.35 * now
+
+
+def test_a_compressed_day_is_forecast_from_shorter_samples() -> None:
+    # 20 times as fast as above: 2 % more every 3 s, and 30 s later it is 1.22 times as much.
+    usual = steady(minutes=80)
+    risen = [
+        replace(seen, time_s=seen.time_s / 20, window_s=0.75, input_rate_per_s=1000.0 * 1.02 ** (seen.time_s / 60.0))
+        for seen in usual
+    ]
+    compressed = replace(EXACT, sample_s=3.0, horizon_s=30.0, profile_settle_s=15.0)
+    assert compressed.history_s == 3.0
+    now = risen[-1].input_rate_per_s
+    peak = asked(compressed, risen, [profile_of(finished_at_s=25.0)]).reason.evidence["peak_per_s"]
+    assert isinstance(peak, float)
+    assert 1.1 * now < peak < 1.35 * now
+    late = asked(replace(EXACT, horizon_s=30.0), risen, [profile_of(finished_at_s=25.0)]).reason.evidence["peak_per_s"]
+    assert isinstance(late, float)
+    assert late < 1.1 * now
 
 
 def test_what_its_own_reports_show_counts_as_well() -> None:
@@ -384,6 +417,7 @@ def test_it_goes_on_from_a_fresh_start_as_from_a_long_one() -> None:
         {"profile_step_per_s": 0.0},
         {"ridge": 0.0},
         {"downtime_s": float("nan")},
+        {"sample_s": 0.0},
     ],
 )
 def test_senseless_settings_are_refused(wrong: dict[str, float]) -> None:

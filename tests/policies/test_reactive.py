@@ -181,3 +181,10 @@ def test_more_cpu_never_asks_for_fewer_executors(executors: int, low: float, hig
 def test_senseless_settings_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(InvalidValueError):
         Reactive(**settings)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_it_says_what_a_space_lacks() -> None:
+    assert Reactive().requires(space_of()) is None
+    assert "reactive changes executors, and the space offers 4 only" in str(
+        Reactive().requires(space_of(executors=[4]))
+    )

@@ -15,6 +15,7 @@ from tidewise.core import (
     ConfigurationSpace,
     Decision,
     InvalidValueError,
+    JobStatus,
     Mechanism,
     Observation,
     OperatorKind,
@@ -144,9 +145,24 @@ def test_a_violation_taken_away_leaves_the_others() -> None:
     assert wanted(decided(looks([1.0, 1.1, 1.2, 1.1, 1.2, 1.3], window))) == (4, 2)
 
 
-def test_looks_without_output_count_for_nothing() -> None:
+def test_a_running_job_without_the_output_that_was_due_violates() -> None:
     window = operator(kind=OperatorKind.WINDOW)
-    assert wanted(decided(looks([1.0, 1.1, None, None, 1.2, None, 1.3], window))) == (4, 2)
+    assert wanted(decided(looks([1.0, None, None, None], window))) == (4, 2)
+    assert decided(looks([1.0, None, None], window)).reason.code == "few-violations"
+    # One report of a look tells enough.
+    partly = [*looks([1.0, None, None, None], window)[:-1], looks([1.0, None, None, 0.5], window)[-1]]
+    assert decided(partly).reason.code == "few-violations"
+
+
+def test_a_job_that_is_down_or_idle_owes_no_output() -> None:
+    window = operator(kind=OperatorKind.WINDOW)
+    idle = looks([1.0, None, None, None], window, arrives=0.0, processed=0.0)
+    assert decided(idle).reason.code == "few-violations"
+    failed = [
+        seen if seen.latency_p50_s is not None else replace(seen, status=JobStatus.DOWN)
+        for seen in looks([1.0, 1.1, None, None, 1.2], window)
+    ]
+    assert decided(failed).reason.evidence["violations"] == 2
 
 
 def test_a_continuous_operator_gets_its_input_rate_over_its_throughput() -> None:
@@ -222,7 +238,7 @@ def test_it_rests_after_a_change_and_counts_anew() -> None:
     window = operator(kind=OperatorKind.WINDOW)
     latencies = [1.0 + 0.1 * number for number in range(12)]
     history = looks(latencies, window)  # looks at 120, 240, ... 1,440 s
-    assert decided(history[:48], changed_at_s=721.0).reason.code == "resting"
+    assert decided(history[:48], changed_at_s=721.0).reason.code == "cooling-down"
     # A change that ended at 360 s: rest until 1,080 s, then the looks at 1,200, 1,320 and 1,440 s.
     assert decided(history[:44], changed_at_s=360.0).reason.code == "few-violations"
     assert wanted(decided(history[:48], changed_at_s=360.0)) == (4, 2)

@@ -143,7 +143,12 @@ def test_a_low_cpu_is_underutilised_only_if_the_rest_is_fine() -> None:
 
 
 def test_what_is_not_reported_triggers_nothing() -> None:
-    assert decided(then(cpu=None, memory=None)).reason.code == "well-utilised"
+    assert decided(then(memory=None)).reason.code == "well-utilised"
+    # Nobody knows whether CPU is within its bounds: to say so would be a lie.
+    unknown = decided(then(cpu=None, memory=None))
+    assert unknown.reason.code == "no-metrics"
+    assert "does not tell CPU" in unknown.reason.sentence
+    assert decided(then(cpu=None, lag=90_000.0)).reason.code == "scale-up"
 
 
 def test_nothing_is_done_within_the_cooldown() -> None:
@@ -196,6 +201,22 @@ def test_the_better_prediction_weighs_more() -> None:
     weight_after = decided(history + after, policy=TidalScale(season_s=2880.0, short_window_s=90.0, horizon_s=30.0))
     assert float(before_the_fall["weight_short"] or 0.0) > 0.6
     assert float(weight_after.reason.evidence["weight_short"] or 0.0) < 0.4
+
+
+@pytest.mark.parametrize("short_window_s", [90.0, 900.0])
+def test_predictions_are_judged_alike_before_and_after_a_crash(short_window_s: float) -> None:
+    # Just after the oldest samples were dropped, those before the moments that are judged have to be there still. The
+    # first half is of another size, so that two samples more or fewer of it are seen.
+    rates = [100.0 + 900.0 * (place % 7) * (1 if place < 1300 else 2) for place in range(2500)]
+    policy = TidalScale(season_s=2880.0, short_window_s=short_window_s, horizon_s=30.0)
+    history = seen(rates, window_s=10.0, cpu=0.9)
+    for number, observation in enumerate(history, start=1):
+        policy.learn(observation)
+        if number < 2290:
+            continue
+        decision = policy.decide(situation_of([observation]))
+        if number in (2306, 2312, 2400, 2450, 2500):
+            assert decided(history[:number], policy=replace(policy)) == decision
 
 
 # The table --------------------------------------------------------------------------------------------------------
@@ -276,6 +297,11 @@ def test_it_names_the_mechanism_it_was_given() -> None:
     decision = decided(then(lag=90_000.0), policy=TidalScale(mechanism=Mechanism.REDEPLOY))
     assert isinstance(decision, Reconfigure)
     assert decision.mechanism is Mechanism.REDEPLOY
+
+
+def test_it_says_what_a_space_lacks() -> None:
+    assert TidalScale().requires(space_of()) is None
+    assert "tidalscale changes executors" in str(TidalScale().requires(space_of(executors=[4])))
 
 
 def test_it_is_made_by_name() -> None:

@@ -182,7 +182,9 @@ def test_it_says_what_a_space_lacks() -> None:
     assert "executors" in (Twres().requires(space_of(executors=[4])) or "")
 
 
-@pytest.mark.parametrize("wrong", [{"horizon_s": 0.0}, {"cooldown_s": -1.0}, {"latency_limit_s": 0.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"horizon_s": 0.0}, {"cooldown_s": -1.0}, {"latency_limit_s": 0.0}, {"sample_s": 0.0}]
+)
 def test_senseless_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidValueError):
         Twres(**wrong)  # type: ignore[arg-type]  # wrong on purpose

@@ -175,7 +175,11 @@ class Expected:
     log_recovery_sd: Floats | None
 
     def trusted(self, *, margin: float, recovery_limit_s: float) -> Flags:
-        """The choices whose (mean + spread) x margin keeps both limits, as flags."""
+        """The choices whose (mean + spread) x margin keeps both limits, as flags.
+
+        Where no recovery is known its limit is left out: else a job whose copies cannot be broken would never leave the
+        default.
+        """
         kept = (self.score + self.score_sd) * margin <= SCORE_LIMIT
         if self.log_recovery is not None and self.log_recovery_sd is not None:
             kept &= np.exp(self.log_recovery + self.log_recovery_sd) * margin <= recovery_limit_s

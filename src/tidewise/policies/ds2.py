@@ -6,8 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tidewise.core import Decision, Evidence, Keep, Mechanism, Observation, Situation, format_duration
+from tidewise.core import (
+    ConfigurationSpace,
+    Decision,
+    Evidence,
+    Keep,
+    Mechanism,
+    Observation,
+    Situation,
+    format_duration,
+)
 from tidewise.core.checks import require, require_finite
+from tidewise.policies.executors_only import needs_executors
 from tidewise.policies.record import Record
 from tidewise.policies.replies import executors as say
 from tidewise.policies.replies import keep, move, not_now, percent
@@ -105,6 +115,10 @@ class Ds2:
         # The window before a change has to be there for as long as the change is remembered.
         memory_s = max(self.scale_down_interval_s, self.ineffective_memory_s)
         return memory_s + self.stabilisation_s + 2 * self.metric_window_s
+
+    def requires(self, space: ConfigurationSpace) -> str | None:
+        """What the space lacks for this policy, in a sentence; None where nothing is missing."""
+        return needs_executors(self.name, space)
 
     def learn(self, observation: Observation) -> None:
         """Nothing to learn: everything is in the history."""

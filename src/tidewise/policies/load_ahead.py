@@ -1,11 +1,10 @@
-"""The load of the next minutes as Phoebe and its baseline saw it: one ARIMA model on samples of a minute."""
+"""The load of the next minutes as Phoebe and its baseline saw it: one ARIMA model on samples of one length."""
 
 from __future__ import annotations
 
 import math
 
 from tidewise.core import Observation
-from tidewise.forecast import SAMPLE_S
 from tidewise.forecast.arima import ARIMA
 from tidewise.forecast.series import RateSeries, filled
 from tidewise.host.threads import on_one_thread
@@ -21,10 +20,10 @@ class LoadAhead:
     not ask for that, and it would cost several times as much.
     """
 
-    step_s: float = SAMPLE_S
-
-    def __init__(self) -> None:
-        self._series = RateSeries(sample_s=SAMPLE_S, keep=_KEPT)
+    def __init__(self, *, sample_s: float) -> None:
+        """`sample_s`: over how long each rate is a mean, of those that are learnt from and of those to come."""
+        self.step_s = sample_s
+        self._series = RateSeries(sample_s=sample_s, keep=_KEPT)
         self._made_at: tuple[int, int] | None = None
         self._path: tuple[float, ...] | None = None
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tidewise.core import Decision, Evidence, Mechanism, Observation, Situation, format_duration
+from tidewise.core import ConfigurationSpace, Decision, Evidence, Mechanism, Observation, Situation, format_duration
 from tidewise.core.checks import require, require_finite
+from tidewise.policies.executors_only import needs_executors
 from tidewise.policies.replies import executors as say
 from tidewise.policies.replies import keep, move, not_now, percent
 
@@ -80,6 +81,10 @@ class Reactive:
     def history_s(self) -> float:
         stabilisation_s = max(self.scale_up_stabilisation_s, self.scale_down_stabilisation_s)
         return max(stabilisation_s + 2 * self.metric_window_s, self.scale_up_period_s, self.scale_down_period_s)
+
+    def requires(self, space: ConfigurationSpace) -> str | None:
+        """What the space lacks for this policy, in a sentence; None where nothing is missing."""
+        return needs_executors(self.name, space)
 
     def learn(self, observation: Observation) -> None:
         """Nothing to learn: everything is in the history."""

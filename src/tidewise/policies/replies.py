@@ -1,4 +1,4 @@
-"""The replies that every policy gives in the same words: wait, keep, move."""
+"""The replies that every policy gives in the same words: wait, rest, keep, move."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tidewise.core import (
     Reason,
     Reconfigure,
     Situation,
+    format_duration,
 )
 
 
@@ -28,6 +29,15 @@ def not_now(situation: Situation) -> Keep | None:
     if situation.latest.status is not JobStatus.RUNNING:
         return keep("job-not-running", f"The job is {situation.latest.status}; nothing is changed until it runs.")
     return None
+
+
+def cooling_down(situation: Situation, cooldown_s: float) -> Keep | None:
+    """The reply to a decision that comes too soon after the last change; None where it does not."""
+    changed_s = situation.last_change_finished_at_s
+    left_s = 0.0 if changed_s is None else changed_s + cooldown_s - situation.now_s
+    if left_s <= 0.0:
+        return None
+    return keep("cooling-down", f"The last change was a short time ago: {format_duration(left_s)} to rest.")
 
 
 def move(

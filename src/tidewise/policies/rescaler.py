@@ -13,7 +13,7 @@ from tidewise.core import (
     ConfigurationSpace,
     Decision,
     Evidence,
-    Keep,
+    JobStatus,
     Mechanism,
     Observation,
     OperatorKind,
@@ -22,7 +22,7 @@ from tidewise.core import (
     format_duration,
 )
 from tidewise.core.checks import require, require_finite
-from tidewise.policies.replies import keep, move, not_now, percent
+from tidewise.policies.replies import cooling_down, keep, move, not_now, percent
 
 _MIB_PER_MB = 1e6 / 2**20
 _LOOKS_KEPT = 720
@@ -44,18 +44,22 @@ class Rescaler:
     """Gives the slowest operators more slots, and the job a node when the cluster is loaded; never takes any away.
 
     Every `look_every_s`, a latency of at least `latency_limit_s` that is higher than at the look before adds a
-    violation, and anything else takes one away. At `violations` of them it acts on the `slowest` operators by latency.
-    A continuous one should have its input rate over its throughput per channel, a window or a join `stateful_step`
-    channels more, up to `max_parallelism` in all. A node is added where the cluster's load (the mean of CPU and memory)
-    is above `high_load` and the downtime, 2 x state / bandwidth, is below `max_downtime_s`, or where the load is at
-    least `full_load`. After a change it rests for `rest_s`, and the violations are counted anew.
+    violation, as does output that was due from a running job and did not come; anything else takes one away. At
+    `violations` of them it acts on the `slowest` operators by latency. A continuous one should have its input rate over
+    its throughput per channel, a window or a join `stateful_step` channels more, up to `max_parallelism` in all. A node
+    is added where the cluster's load (the mean of CPU and memory) is above `high_load` and the downtime, 2 x state /
+    bandwidth, is below `max_downtime_s`, or where the load is at least `full_load`. After a change it rests for
+    `rest_s`, and the violations are counted anew.
 
     Where this differs from the original: operators have no slots of their own here but take turns on those of the job,
     so the slots that the slowest ones lack are added to the job's, as the fewest `slots_per_executor` that give them;
     what comes to an operator is held back by those before it, so its input rate is raised by what arrives at the job
     over what it processes; a node is an executor; the violations are counted anew after every change, whereas the
-    original's flag is never reset; latency is the median of the reports since the last look; nothing is ever asked for
-    that would be less than what runs.
+    original's flag is never reset; latency is the median of the reports since the last look; what a job that does not
+    run, or has nothing to do, leaves without a latency is no look; `max_parallelism` is the most of the whole job, not
+    of each operator; the channels that an operator has are taken to be those that its input keeps busy, not all that it
+    was given; where memory is not reported CPU alone is the cluster's load, and the other way round; nothing is ever
+    asked for that would be less than what runs.
 
     It needs reports that tell operators apart; without them it keeps, and says so.
     """
@@ -94,6 +98,8 @@ class Rescaler:
     """Those of the reports since then."""
     _before_s: float | None = field(default=None, init=False, repr=False, compare=False)
     """The latency at the look before."""
+    _was_due: bool = field(default=False, init=False, repr=False, compare=False)
+    """Whether any report of the present look shows a running job without the output that was due."""
 
     def __post_init__(self) -> None:
         require_finite("look_every", self.look_every_s, above=0.0)
@@ -126,6 +132,8 @@ class Rescaler:
             self._since_s = observation.time_s - observation.window_s
         if observation.latency_p50_s is not None:
             self._latencies_s.append(observation.latency_p50_s)
+        elif observation.status is JobStatus.RUNNING and not observation.is_idle:
+            self._was_due = True
         if observation.time_s - self._since_s < self.look_every_s - _ROUNDING:
             return
         self._since_s = observation.time_s
@@ -135,9 +143,13 @@ class Rescaler:
             self._looks.append(_Look(time_s=observation.time_s, violates=rises and latency_s >= self.latency_limit_s))
             self._before_s = latency_s
             self._latencies_s = []
+        elif self._was_due:
+            # A job that gives nothing is later than any that gives something late.
+            self._looks.append(_Look(time_s=observation.time_s, violates=True))
+        self._was_due = False
 
     def decide(self, situation: Situation) -> Decision:
-        waiting = not_now(situation) or self._resting(situation)
+        waiting = not_now(situation) or cooling_down(situation, self.rest_s)
         if waiting is not None:
             return waiting
         count = self._count(since_s=self._looks_from_s(situation), until_s=situation.now_s)
@@ -161,12 +173,6 @@ class Rescaler:
     def _looks_from_s(self, situation: Situation) -> float:
         changed_s = situation.last_change_finished_at_s
         return -math.inf if changed_s is None else changed_s + self.rest_s
-
-    def _resting(self, situation: Situation) -> Keep | None:
-        left_s = self._looks_from_s(situation) - situation.now_s
-        if left_s <= 0.0:
-            return None
-        return keep("resting", f"After the last change there are {format_duration(left_s)} of rest to go.")
 
     def _count(self, *, since_s: float, until_s: float) -> int:
         """The violations, one more or one less at every look; as many as are acted upon are enough."""

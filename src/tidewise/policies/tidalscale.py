@@ -13,7 +13,6 @@ from tidewise.core import (
     Decision,
     Evidence,
     JobStatus,
-    Keep,
     Mechanism,
     Observation,
     Situation,
@@ -24,8 +23,9 @@ from tidewise.forecast.holt import HOLT_WINTERS
 from tidewise.forecast.lines import LINE
 from tidewise.forecast.model import STEPS, Model
 from tidewise.forecast.series import RateSeries, filled
+from tidewise.policies.executors_only import needs_executors
+from tidewise.policies.replies import cooling_down, keep, move, not_now, percent
 from tidewise.policies.replies import executors as say
-from tidewise.policies.replies import keep, move, not_now, percent
 
 _LINE_SAMPLES = 9
 """The samples of the short-term line."""
@@ -58,7 +58,8 @@ class TidalScale:
     multiplicative, where the original chooses between additive and multiplicative by AIC, and goes without a season
     until two have been seen; the largest load of each row of the table is not kept, since nothing described reads it;
     while the table is empty the report at hand stands in for it, where the original could not decide; a change of
-    anything but the executors empties the table.
+    anything but the executors empties the table; the fewest and the most executors are those of the space, where the
+    original stays between 1 and 20.
 
     Micro-batches always leave a lag of one or two batches: give a `lag_s` above that where a batch takes longer than
     half a second.
@@ -127,12 +128,20 @@ class TidalScale:
             self.horizon_s <= reach_s,
             f"horizon must be at most {reach_s:g} s with this short_window and season, not {self.horizon_s:g} s",
         )
-        self._short = _Prediction(LINE, sample_s=self.short_window_s / _LINE_SAMPLES, season=None)
-        self._long = _Prediction(HOLT_WINTERS, sample_s=self.season_s / _SEASON_SAMPLES, season=_SEASON_SAMPLES)
+        short_s = self.short_window_s / _LINE_SAMPLES
+        judged_s = (_JUDGED + _steps(self.horizon_s, short_s)) * short_s
+        self._short = _Prediction(LINE, sample_s=short_s, season=None, judged_s=judged_s)
+        self._long = _Prediction(
+            HOLT_WINTERS, sample_s=self.season_s / _SEASON_SAMPLES, season=_SEASON_SAMPLES, judged_s=judged_s
+        )
 
     @property
     def history_s(self) -> float:
         return 0.0
+
+    def requires(self, space: ConfigurationSpace) -> str | None:
+        """What the space lacks for this policy, in a sentence; None where nothing is missing."""
+        return needs_executors(self.name, space)
 
     def learn(self, observation: Observation) -> None:
         """The performance meter: every load is sampled, and one that is coped with enters the table."""
@@ -152,10 +161,12 @@ class TidalScale:
         self._table[row] = before + self.table_smoothing * (load - before)
 
     def decide(self, situation: Situation) -> Decision:
-        waiting = not_now(situation) or self._resting(situation)
+        waiting = not_now(situation) or cooling_down(situation, self.cooldown_s)
         if waiting is not None:
             return waiting
         over, under = self._overutilised(situation.latest), self._underutilised(situation.latest)
+        if over is None and situation.latest.cpu_share is None:
+            return keep("no-metrics", "The last report does not tell CPU, and memory and lag are within their bounds.")
         if over is None and under is None:
             return keep("well-utilised", "Memory, CPU and lag are within their bounds: nothing is to be done.")
         return self._rescale(situation, why=over or under or "", up=over is not None)
@@ -180,13 +191,6 @@ class TidalScale:
         )
 
     # Triggers -------------------------------------------------------------------------------------------------------
-
-    def _resting(self, situation: Situation) -> Keep | None:
-        changed_s = situation.last_change_finished_at_s
-        left_s = 0.0 if changed_s is None else changed_s + self.cooldown_s - situation.now_s
-        if left_s <= 0.0:
-            return None
-        return keep("cooling-down", f"The last change is {format_duration(left_s)} short of its cooldown.")
 
     def _overutilised(self, report: Observation) -> str | None:
         """Why the job has too much to do; None where it has not."""
@@ -246,7 +250,7 @@ class TidalScale:
 
     def _short_weight(self) -> float:
         """The error of the long-term prediction over the sum of both; half where neither is known or wrong."""
-        samples_ahead = self._short.steps(self.horizon_s)
+        samples_ahead = _steps(self.horizon_s, self._short.sample_s)
         short_error = long_error = 0.0
         judged = 0
         for age in reversed(range(_JUDGED)):
@@ -289,20 +293,19 @@ class TidalScale:
 class _Prediction:
     """One model on samples of its own length; asked seldom, for now or for a moment that is past."""
 
-    def __init__(self, model: Model, *, sample_s: float, season: int | None) -> None:
+    def __init__(self, model: Model, *, sample_s: float, season: int | None, judged_s: float) -> None:
+        """`judged_s`: how far back the moments lie that are asked for."""
         self.sample_s = sample_s
         self._model = model
         self._season = season
         self._keep = _SEASONS_KEPT * season if season else 4 * STEPS
-        self._series = RateSeries(sample_s=sample_s, keep=self._keep)
+        # As much lies behind every moment that is asked for as behind this one: what was predicted then and what is
+        # computed again after a crash are the same.
+        self._series = RateSeries(sample_s=sample_s, keep=self._keep + _steps(judged_s, sample_s))
         self._made: dict[tuple[int, int], float | None] = {}
 
     def learn(self, observation: Observation) -> None:
         self._series.add(observation)
-
-    def steps(self, horizon_s: float) -> int:
-        """The sample to come in which the horizon ends."""
-        return max(1, math.ceil(horizon_s / self.sample_s - _ROUNDING))
 
     def came(self, age: int) -> tuple[float | None, float]:
         """The sample so many before the last complete one, and when it ended on the clock of the series."""
@@ -322,7 +325,7 @@ class _Prediction:
         if origin not in self._made:
             if len(self._made) > 4 * STEPS:
                 self._made.clear()
-            self._made[origin] = self._predict(origin[1], self.steps(horizon_s))
+            self._made[origin] = self._predict(origin[1], _steps(horizon_s, self.sample_s))
         return self._made[origin]
 
     def _predict(self, until: int, steps: int) -> float | None:
@@ -333,6 +336,11 @@ class _Prediction:
         season = self._season if self._season is not None and len(rates) >= 2 * self._season else None
         path = self._model.path(rates, season)
         return None if path is None else float(path[steps - 1])
+
+
+def _steps(horizon_s: float, sample_s: float) -> int:
+    """The sample to come in which the horizon ends."""
+    return max(1, math.ceil(horizon_s / sample_s - _ROUNDING))
 
 
 def _above(share: float | None, limit: float) -> bool:

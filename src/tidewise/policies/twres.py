@@ -20,17 +20,17 @@ from tidewise.core import (
 )
 from tidewise.core.checks import require_finite
 from tidewise.policies.boosting import Floats
-from tidewise.policies.executors_only import cooling_down, needs_executors
+from tidewise.policies.executors_only import needs_executors
 from tidewise.policies.load_ahead import LoadAhead
+from tidewise.policies.replies import cooling_down, keep, move, not_now
 from tidewise.policies.replies import executors as say
-from tidewise.policies.replies import keep, move, not_now
 from tidewise.policies.throughput import Throughputs, profiled
 
 _PROFILE_WEIGHS_S = 60.0
 """What a profile that somebody made weighs beside normal operation."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Twres:
     """Takes the fewest executors whose capacity covers the load forecast for the next ten minutes, as TWRES does.
 
@@ -57,10 +57,12 @@ class Twres:
     """Above this latency (95 %, over the last minute) one executor more is taken."""
     latency_window_s: float = 60.0
     """Over how long the latency is averaged."""
+    sample_s: float = 60.0
+    """The load is forecast from means over this time; less on a compressed day, but no less than a report."""
     mechanism: Mechanism | None = None
     """How to change the executors; none leaves it to the engine."""
 
-    _load: LoadAhead = field(init=False, repr=False, compare=False, default_factory=LoadAhead)
+    _load: LoadAhead = field(init=False, repr=False, compare=False)
     _throughputs: Throughputs = field(init=False, repr=False, compare=False, default_factory=Throughputs)
 
     def __post_init__(self) -> None:
@@ -68,6 +70,8 @@ class Twres:
         require_finite("cooldown", self.cooldown_s, least=0.0)
         require_finite("latency_limit", self.latency_limit_s, above=0.0)
         require_finite("latency_window", self.latency_window_s, above=0.0)
+        require_finite("sample", self.sample_s, above=0.0)
+        self._load = LoadAhead(sample_s=self.sample_s)
 
     @property
     def history_s(self) -> float:
