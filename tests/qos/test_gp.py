@@ -157,6 +157,18 @@ def test_many_points_are_fitted_through_a_part_of_them() -> None:
     assert fitted(260).predict(np.array([[0.3, 0.6]]))[0][0] == pytest.approx(math.sin(1.2) + 0.36, abs=0.03)
 
 
+def test_a_fit_through_a_part_goes_on_to_the_end() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.random((260, 6))
+    # A floor and a steep edge: what a part of the points takes for noise.
+    y = np.maximum(0.0, 4.0 * x[:, 0] - 3.0 * x[:, 1] - x[:, 2]) + 0.02 * rng.standard_normal(260)
+    process = GaussianProcess.fit(x, y)
+    further = process
+    for _ in range(10):
+        further = GaussianProcess.fit(x, y, warm=further)
+    assert further.evidence - process.evidence < 1.0
+
+
 def test_what_is_saved_answers_the_same() -> None:
     process = fitted()
     x = RNG.random((5, 2))

@@ -35,6 +35,8 @@ AMPLITUDE_BOUNDS = (math.log(0.25), math.log(20.0))
 NOISE_BOUNDS = (math.log(1e-3), math.log(3.0))
 _STEPS = 60
 _WARM_STEPS = 6
+_LEAST_GAIN, _LEAST_GAIN_OF_MANY = 1e-5, 1e-4
+"""A search ends with a step that gains no more than this share; with many points, each step takes its time."""
 _FIRST_LOOK = 100
 """So many points tell where to begin when there are more than twice as many."""
 
@@ -125,25 +127,27 @@ class GaussianProcess:
         prior = prior_mean(dims)
         objective = _Objective(x, (y - middle) / sd, (known / sd) ** 2)
         bounds = [LENGTH_BOUNDS] * dims + [AMPLITUDE_BOUNDS, NOISE_BOUNDS]
-        if warm is None and len(y) > 2 * _FIRST_LOOK:
-            # Most of what many points say of the hyperparameters, a part of them says in a tenth of the time.
-            part = np.random.default_rng(seed).choice(len(y), _FIRST_LOOK, replace=False)
-            warm = cls.fit(
-                x[part], y[part], noise_sd=known[part], mean=middle, usual_sd=usual_sd, starts=starts, seed=seed
-            )
+        steps, least_gain = _STEPS, _LEAST_GAIN
         if warm is not None and len(warm.lengths) == dims:
             tries, steps = [warm.hyperparameters], _WARM_STEPS
+        elif len(y) > 2 * _FIRST_LOOK:
+            # A part of the points tells in a tenth of the time where to begin. The rest of the way takes all steps:
+            # cut short, what the part took for noise stays noise, and the process is sure of what it smoothed away.
+            part = np.random.default_rng(seed).choice(len(y), _FIRST_LOOK, replace=False)
+            look = cls.fit(
+                x[part], y[part], noise_sd=known[part], mean=middle, usual_sd=usual_sd, starts=starts, seed=seed
+            )
+            tries, least_gain = [look.hyperparameters], _LEAST_GAIN_OF_MANY
         else:
             rng = np.random.default_rng(seed)
             spread = 0.5 * prior_spread(dims)
             tries = [prior, *(prior + spread * rng.standard_normal(dims + 2) for _ in range(starts - 1))]
-            steps = _STEPS
         lower, upper = (np.array(side) for side in zip(*bounds, strict=True))
         best, lowest = prior, math.inf
         for begin in tries:
             found = minimize(
                 objective, np.clip(begin, lower, upper), jac=True, method="L-BFGS-B", bounds=bounds,
-                options={"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-5, "gtol": 1e-4},
+                options={"maxiter": steps, "maxfun": 2 * steps, "ftol": least_gain, "gtol": 1e-4},
             )  # fmt: skip
             if float(found.fun) < lowest:
                 best, lowest = np.asarray(found.x, dtype=np.float64), float(found.fun)
@@ -321,7 +325,8 @@ class _Objective:
         lengths = np.exp(hyperparameters[:-2])
         amplitude, noise = np.exp(2.0 * hyperparameters[-2:])
         reach = _distances(self._x / lengths, self._x / lengths)
-        decay = np.exp(-reach)
+        decay = np.negative(reach)
+        np.exp(decay, out=decay)
         decay *= amplitude
         slope = reach + 1.0
         slope *= decay  # times 5/3 the squared step over the squared length: the derivative by a log length
@@ -334,8 +339,8 @@ class _Objective:
         covariance[np.diag_indices_from(covariance)] += noise + self._known_variance
         chol = lower_root(covariance)
         weights = cho_solve((chol, True), self._y, check_finite=False)
-        inverse = _inverse(chol)
-        pull = inverse - np.outer(weights, weights)
+        pull = _inverse(chol)
+        pull -= np.outer(weights, weights)
         off = (hyperparameters - self._mean) / self._spread
         value = 0.5 * self._y @ weights + np.log(np.diag(chol)).sum() + 0.5 * off @ off
         gradient = off / self._spread
@@ -388,8 +393,8 @@ def lower_root(matrix: Floats) -> Floats:
 
 def _inverse(chol: Floats) -> Floats:
     lower, _ = dpotri(chol, lower=1)
-    inverse: Floats = np.asarray(lower, dtype=np.float64)
-    inverse += np.tril(inverse, -1).T
+    inverse: Floats = lower + lower.T  # above the diagonal the root is zero, and LAPACK leaves it so
+    inverse[np.diag_indices_from(inverse)] *= 0.5
     return inverse
 
 
