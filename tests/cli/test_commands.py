@@ -42,6 +42,13 @@ def test_help_teaches_by_example(cli: Tidewise) -> None:
         assert f"tidewise {command}" in out
 
 
+def test_the_help_fits_a_terminal_of_80_columns(cli: Tidewise, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = [line.strip() for line in cli("experiment", "--help")[1].splitlines()]
+    assert "the same on real Spark, 18 hours in 24 minutes for each run" in lines
+    assert "and what to write instead. The runs are spread over the cores of this machine," in lines
+
+
 def test_the_version_is_told(cli: Tidewise) -> None:
     assert cli("--version") == (0, f"tidewise {__version__}\n", "")
 
@@ -68,6 +75,7 @@ def test_json_is_one_document_and_nothing_else(cli: Tidewise, tmp_path: Path) ->
     assert rows["static"]["core_over_static"] == 1.0
     assert rows["reactive"]["changes"].keys() <= {"in-place-rescale"}
     assert 0.0 <= rows["reactive"]["good_share"] <= 1.0
+    assert rows["static"]["load_origin"] == "generated (shape 'sine')"
 
 
 def test_a_report_of_any_runs(cli: Tidewise, tmp_path: Path) -> None:
@@ -83,6 +91,10 @@ def test_policies_and_loads_are_listed_with_their_settings(cli: Tidewise) -> Non
     _, out, _ = cli("policies")
     assert "best-fixed" in out
     assert "target_cpu" in out
+    assert "\n" not in "".join(
+        setting["meaning"] for one in json.loads(cli("policies", "--json")[1]) for setting in one["settings"]
+    )
+    assert "None" not in out
     names = {policy["name"] for policy in json.loads(cli("policies", "--json")[1])}
     assert names >= {"static", "best-fixed", "reactive", "ds2"}
     _, out, _ = cli("loads")
@@ -113,7 +125,8 @@ def test_bad_input_is_one_sentence_and_exit_code_2(cli: Tidewise, arguments: tup
         (("papre",), "there is no plan 'papre'; did you mean 'paper'"),
         (("plan.toml", "--load", "waves"), "--load waves: write the name of a load and its file"),
         (("plan.toml", "--load", "wave=x.csv"), "has no load 'wave'; did you mean 'waves'"),
-        (("plan.toml", "--load", "waves=missing.csv"), "missing.csv"),
+        (("plan.toml", "--load", "waves=missing.csv"), "--load waves=missing.csv: "),
+        (("plan.toml", "--load", "waves=a.csv", "--load", "waves=b.csv"), "--load names waves twice"),
         (("plan.toml", "--loads", "nowhere"), "nowhere is not a folder"),
         (("plan.toml", "--loads", "."), "holds none of the loads of the plan 'small': there is no waves_0.333333h.csv"),
         (("plan.toml", "--master", "locl[2]"), "there is no Spark master 'locl[2]'"),

@@ -166,17 +166,29 @@ def test_without_pyspark_it_says_what_to_install(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_simulator_reads_from_no_broker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--kafka"], "--kafka is for real Spark: leave out --kafka, or --simulated"),
+        (
+            ["--minutes", "2", "--static"],
+            "--minutes and --static are for real Spark: leave out --minutes and --static, or --simulated",
+        ),
+    ],
+)
+def test_what_is_for_real_spark_is_refused_in_the_simulator(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["tidewise", "demo", "--simulated", "--kafka"])
+    monkeypatch.setattr(sys, "argv", ["tidewise", "demo", "--simulated", *options])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert capsys.readouterr().err == (
-        "tidewise: the simulator reads from no broker: leave out --kafka, or --simulated for real Spark\n"
-    )
+    assert capsys.readouterr().err == f"tidewise: {said}\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -53,7 +53,7 @@ def test_a_wrong_plan_is_one_sentence(cli: Tidewise, tmp_path: Path) -> None:
         (False, 2, 0, "2 of 2 runs are complete"),
         (True, 1, 130, "complete runs are kept, and the same experiment goes on with the others"),
         (True, 0, 130, "0 of 2 runs are complete"),
-        (False, 1, 2, "tidewise: 1 of the 2 runs were cut short; see"),
+        (False, 1, 2, "tidewise: 1 of the 2 runs were cut short or failed; see"),
     ],
     ids=["whole", "stopped", "stopped at once", "one gave up"],
 )
@@ -67,9 +67,12 @@ def test_how_it_ends_is_told(
     code: int,
     sentence: str,
 ) -> None:
-    def made_up(experiment: SparkExperiment, home: Path, *, created: str, say: Say, watch: object) -> Outcome:
+    def made_up(
+        experiment: SparkExperiment, home: Path, *, created: str, say: Say, warn: Say, watch: object
+    ) -> Outcome:
         assert callable(watch)
         say("at work")
+        warn("Careful: CPU is not limited")
         names = [policy.label for policy in experiment.plan.policies][:complete]
         runs = tuple(
             a_run(
@@ -89,9 +92,30 @@ def test_how_it_ends_is_told(
     found, out, err = cli("experiment", str(write_spark_plan(tmp_path)))
     assert found == code
     assert "at work" in err
+    assert "Careful: CPU is not limited" in err
     assert sentence in err
     assert ("The report:" in out) == (complete > 0)
     assert ("careful: 1 of the 2 runs of the plan 'tiny' are here" in err) == (complete == 1)
+
+
+def test_json_leaves_out_how_it_goes_but_no_warning(
+    cli: Tidewise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made_up(_experiment: SparkExperiment, _home: Path, *, say: Say, warn: Say, **_others: object) -> Outcome:
+        say("at work")
+        warn("Careful: CPU is not limited")
+        return Outcome(runs=(), total=2, stopped=True)
+
+    monkeypatch.setattr(spark_plan, "run_on_spark", made_up)
+    _, _, err = cli("experiment", str(write_spark_plan(tmp_path)), "--json")
+    assert "at work" not in err
+    assert "Careful: CPU is not limited" in err
+
+
+def test_a_master_is_no_use_to_it(cli: Tidewise, tmp_path: Path) -> None:
+    code, out, err = cli("experiment", str(write_spark_plan(tmp_path)), "--master", "local[2]")
+    assert (code, out) == (2, "")
+    assert err == "tidewise: this plan runs on a cluster of its own for each run: leave out --master\n"
 
 
 def test_a_picture_shows_the_time_and_the_money_of_the_day(tmp_path: Path) -> None:

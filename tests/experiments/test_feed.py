@@ -112,6 +112,12 @@ def _wait_for_calls(producer: Producer, count: int) -> None:
     assert len(producer.calls) == count
 
 
+def _wait_for_problem(feed: KafkaFeed) -> None:
+    give_up_s = time.monotonic() + 30.0
+    while feed.problem() is None and time.monotonic() < give_up_s:
+        time.sleep(0.01)
+
+
 def test_a_quiet_producer_gives_way_to_the_day_and_both_are_accounted_for(
     feed: KafkaFeed, producer: Producer, tmp_path: Path
 ) -> None:
@@ -128,7 +134,9 @@ def test_a_quiet_producer_gives_way_to_the_day_and_both_are_accounted_for(
     assert quiet.production.flush_s < 60.0
     assert quiet.stopped.wait(30.0), "it goes on beside the day"
     assert not day.stop.is_set()
+    assert feed.problem() is None
     feed.end()
+    assert feed.problem() is None
     assert day.stopped.is_set()
     assert feed.told() == ["Sent 2,000 records to views, all acknowledged."]
 
@@ -153,6 +161,8 @@ def test_a_producer_that_fails_later_is_told_and_the_run_is_kept(feed: KafkaFeed
     producer.failing = TemporaryError("no Kafka broker answers")
     feed.begin_day(DAY, in_s=0.05)
     _wait_for_calls(producer, 2)
+    _wait_for_problem(feed)
+    assert feed.problem() == "NOT all records were sent to views: no Kafka broker answers."  # the run may end now
     feed.end()
     assert feed.told() == [
         "Sent 1,000 records to views, all acknowledged.",
@@ -171,6 +181,21 @@ def test_what_failed_or_was_lost_or_is_not_known_is_told(feed: KafkaFeed, produc
     ]
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"failed": 30}, "30 records were NOT acknowledged"), ({"lost": 4}, "LOST: 4 records"), ({"silent": 1}, "NOT c")],
+)
+def test_whatever_makes_another_load_of_it_is_a_problem(
+    feed: KafkaFeed, producer: Producer, wrong: dict[str, int], said: str
+) -> None:
+    producer.answer = lambda call: _produced(call, **wrong)
+    feed.start(7.0, in_s=0.0)
+    feed.end()
+    problem = feed.problem()
+    assert problem is not None
+    assert problem.startswith(said)
+
+
 def test_a_producer_that_does_not_end_is_told(
     feed: KafkaFeed, producer: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,5 +210,6 @@ def test_a_producer_that_does_not_end_is_told(
     feed.start(7.0, in_s=0.0)
     feed.end()
     assert feed.told()[-1] == "NOT counted: what was sent to views by a producer that gave no report."
+    assert feed.problem() == feed.told()[-1]
     released.set()
     feed.end()

@@ -266,6 +266,29 @@ def test_a_run_that_must_last_is_incomplete_when_it_ends_early(tmp_path: Path, s
     assert job.stops == 1
 
 
+@pytest.mark.parametrize("stopped_by", ["Ctrl-C", "the program"])
+def test_the_time_it_takes_to_stop_a_job_is_no_part_of_the_run(tmp_path: Path, stopped_by: str) -> None:
+    clock = SystemClock()
+
+    class SlowToStop(FakeJob):
+        def stop(self) -> None:
+            clock.wait_until(clock.now_s() + 1.5)
+            super().stop()
+
+    job = SlowToStop(clock)
+
+    def look(view: LiveView) -> None:
+        if view.now_s < 1.0:
+            return
+        if stopped_by == "Ctrl-C":
+            raise KeyboardInterrupt
+        job.ended = "the program has ended"
+
+    run = LiveRun(job, setting(tmp_path, duration_s=2.5, must_last=True), clock=clock, observer=look).run()
+    assert not run.record.complete
+    assert len(run.read_series()) <= 2
+
+
 def test_ctrl_c_while_it_stops_kills_the_job_and_keeps_the_run(tmp_path: Path) -> None:
     clock = SystemClock()
     job = FakeJob(clock, interrupt_stop=True)

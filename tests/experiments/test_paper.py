@@ -10,13 +10,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
+from pydantic import JsonValue
 
 from tests.experiments.plans import GOOD, write_plan
-from tidewise.core import BadInputError, Mechanism, PermanentError
+from tidewise.core import BadInputError, Mechanism, PermanentError, Prices, Promises
 from tidewise.engines.simulator import load_profile
 from tidewise.experiments import (
     Experiment,
@@ -32,10 +33,31 @@ from tidewise.experiments.comparison import Spread as SpreadOverSeeds
 from tidewise.experiments.fit_paper_cluster import NETWORK_DELAY, static_figures
 from tidewise.experiments.fit_paper_cluster_tsw import fit_tsw, interval_line, make_profile, tsw_loads
 from tidewise.experiments.measures import configurations_of
-from tidewise.experiments.published import Beside, Range, beside, published, published_job
+from tidewise.experiments.plan import read_plan
+from tidewise.experiments.published import START, Beside, Range, beside, published, published_job, set_up_alike
+from tidewise.experiments.record import RunRecord
 from tidewise.experiments.run import run_keys
+from tidewise.experiments.toml_file import TomlFile
 
 DATE = "2026-11-16"
+A_RECORD = RunRecord(
+    name="ysb-reactive-1",
+    engine="simulator",
+    profile="paper-cluster",
+    load="ysb",
+    policy="reactive",
+    seed=1,
+    duration_s=64_800.0,
+    start=START,
+    promises=Promises(latency_p95_s=3.0),
+    prices=Prices(),
+    faults=(),
+    meter={},
+    versions={},
+    plan={},
+    complete=True,
+    created=DATE,
+)
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
@@ -177,8 +199,40 @@ def test_only_runs_like_the_published_stand_beside_them(tmp_path: Path) -> None:
     assert all(beside(aggregate) == [] for aggregate in compare(runs))
     record = dataclasses.replace(runs[0].record, duration_s=64_800.0)
     assert published_job(record) == "YSB"
-    assert published_job(dataclasses.replace(record, profile="paper-cluster-tsw")) == "TSW"
-    assert published_job(dataclasses.replace(record, profile="spark-local")) is None
+    versions = {**record.versions, "profile": load_profile("paper-cluster-tsw").digest}
+    assert published_job(dataclasses.replace(record, profile="paper-cluster-tsw", versions=versions)) == "TSW"
+    unlike: list[dict[str, Any]] = [
+        {"profile": "spark-local"},
+        {"versions": versions},  # a file of one's own with the shipped one's name
+        {"start": record.start.with_executors(12)},
+        {"plan": {**record.plan, "failures": {**_failures(record), "kind": ["driver-kill"]}}},
+        {"plan": {**record.plan, "failures": {**_failures(record), "every": 600.0}}},
+        {"plan": {**record.plan, "failures": None}},
+    ]
+    assert [published_job(dataclasses.replace(record, **one)) for one in unlike] == [None] * len(unlike)
+
+
+def _failures(record: RunRecord) -> dict[str, JsonValue]:
+    failures = record.plan["failures"]
+    assert isinstance(failures, dict)
+    return failures
+
+
+def test_the_shipped_plan_starts_where_the_published_runs_did() -> None:
+    assert Experiment(find_plan("paper")).start == START
+
+
+def test_only_the_policies_of_the_shipped_plan_have_goals() -> None:
+    paper = read_plan(TomlFile(find_plan("paper"))).resolved()
+
+    def is_alike(**other: JsonValue) -> bool:
+        return set_up_alike(dataclasses.replace(A_RECORD, plan={**paper, **other}))
+
+    assert is_alike()
+    assert is_alike(seeds=[7])
+    assert not is_alike(policies=[{"policy": "reactive", "name": None, "target_cpu": 0.9}])
+    assert not is_alike(policies=[{"policy": "ds2", "name": "reactive"}])
+    assert not is_alike(control={})
 
 
 def test_what_ran_when_follows_from_the_changes(tmp_path: Path) -> None:

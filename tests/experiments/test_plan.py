@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.experiments.plans import GOOD, write_plan
 from tidewise.core import BadInputError, Mechanism
-from tidewise.experiments import DEMO_PLAN, Experiment
-from tidewise.experiments.plan import read_plan
+from tidewise.experiments import DEMO_PLAN, Experiment, find_plan
+from tidewise.experiments.plan import files_in, read_plan
 from tidewise.experiments.toml_file import TomlFile
 
 
@@ -80,6 +80,11 @@ def test_the_demo_plan_is_right() -> None:
         ('name = "waves"', f'name = "{"w" * 200}"', "line 21.*at most 60 characters"),
         ("target_cpu = 0.5", 'name = "static"', "line 31: two of the policies are called 'static'"),
         ("target_cpu = 0.5", 'name = "ds2"', "line 31: 'ds2' is the name of another policy"),
+        (
+            'policy = "reactive"\ntarget_cpu = 0.5\nmechanism = "in-place-rescale"\n',
+            'policy = "best-fixed"\nname = "ds2"\n',
+            "line 31: 'ds2' is the name of another policy",
+        ),
         ("[failures]", "[start]\nexecutors = 0\n\n[failures]", "line 16: executors must be at least 1, not 0"),
         ("[failures]", "[control]\nquota_cores = 2.0\n\n[failures]", "line 17: the start takes 24 cores"),
         ("[failures]", '[control]\ndecide_every = "1ms"\n\n[failures]', "line 17: decide_every must be at least 1s"),
@@ -119,6 +124,46 @@ def test_a_silent_load_is_refused(tmp_path: Path) -> None:
     silent = silent.replace('amplitude_share = 0.5\nperiod = "30min"\n', "")
     with pytest.raises(BadInputError, match="zero in every second"):
         Experiment(write_plan(tmp_path, silent)).check("waves", 1)
+
+
+def test_nothing_else_may_be_called_static(tmp_path: Path) -> None:
+    """Every ratio is against the run of that name."""
+    other = GOOD.replace('policy = "static"', 'policy = "best-fixed"\nname = "static"')
+    with pytest.raises(BadInputError, match="line 28: 'static' is the name of another policy"):
+        Experiment(write_plan(tmp_path, other))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "does not exist"), ("0,abc\n1,2\n", ""), ("0,1\n60,1\n", "")],
+    ids=["missing", "no numbers", "too short"],
+)
+def test_a_file_in_place_of_a_load_is_blamed_itself(tmp_path: Path, content: str | None, said: str) -> None:
+    file = tmp_path / "mine.csv"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(BadInputError) as told:
+        Experiment(write_plan(tmp_path), files={"waves": file})
+    assert str(told.value).startswith(f"--load waves={file}: ")
+    assert said in str(told.value)
+    assert "plan.toml" not in str(told.value)
+
+
+def test_two_files_for_one_load_are_refused(tmp_path: Path) -> None:
+    for name in ("waves.csv", "waves_1h.csv"):
+        (tmp_path / name).write_text("0,30000\n3600,30000\n")
+    with pytest.raises(
+        BadInputError, match=r"holds both waves\.csv and waves_1h\.csv; say which with --load waves=FILE"
+    ):
+        files_in(tmp_path, read_plan(TomlFile(write_plan(tmp_path))))
+
+
+def test_what_there_is_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"has no load 'sea'; known: waves$"):
+        Experiment(write_plan(tmp_path), files={"sea": tmp_path})
+    with pytest.raises(BadInputError) as told:
+        find_plan("nope")
+    assert str(told.value).count("real-spark") == 1
 
 
 def test_a_missing_plan_and_a_missing_trace_are_told(tmp_path: Path) -> None:

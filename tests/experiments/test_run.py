@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -157,6 +159,46 @@ def test_a_plan_that_was_stopped_goes_on_with_the_runs_that_are_missing(home: Pa
     assert missing_runs(find_runs([folder])) == ()
     assert (folder / "waves-static-1" / "run.json").stat().st_mtime_ns == before
     assert not (folder / "waves-reactive-2.partial").exists()
+
+
+def test_a_folder_of_something_else_is_not_called_a_damaged_run(tmp_path: Path) -> None:
+    (tmp_path / "mine" / "holidays").mkdir(parents=True)
+    with pytest.raises(BadInputError, match=r"mine exists already and is not a try of this plan \(.*no run\.json"):
+        run_experiment(Experiment(write_plan(tmp_path)), tmp_path / "mine", created=DATE)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(BadInputError, match="file exists already and is not a try of this plan;"):
+        run_experiment(Experiment(write_plan(tmp_path)), tmp_path / "file", created=DATE)
+    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["holidays"]
+
+
+def test_where_nothing_is_missing_nothing_is_computed(home: Path, tmp_path: Path) -> None:
+    def unwanted(*_: object, **__: object) -> list[Any]:
+        raise AssertionError
+
+    seen: list[Progress] = []
+    experiment = Experiment(write_plan(tmp_path))
+    runs = run_experiment(experiment, home, created=DATE, spread=unwanted, progress=seen.append)
+    assert len(runs) == 4
+    assert [one.sentence for one in seen] == ["4 of 4 runs have ended"]
+
+
+def test_what_another_has_completed_meanwhile_is_kept(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "runs"
+    shutil.copytree(home, folder)
+    (folder / "waves-reactive-2").rename(tmp_path / "away")
+
+    @contextmanager
+    def late(of: Path) -> Iterator[str]:
+        (tmp_path / "away").rename(of / "waves-reactive-2")  # until now the folder was another's
+        with claimed(of) as token:
+            yield token
+
+    monkeypatch.setattr(run_module, "claimed", late)
+    before = (tmp_path / "away" / "run.json").stat().st_mtime_ns
+    run_experiment(Experiment(write_plan(tmp_path)), folder, created=DATE)
+    assert (folder / "waves-reactive-2" / "run.json").stat().st_mtime_ns == before
 
 
 def test_two_experiments_cannot_write_into_one_folder(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ class Cluster:
     cut: str | None = None
     """The run that does not last."""
     stopped: bool = False
+    problem: str | None = None
+    """Of the same run's records."""
     meanwhile: Callable[[], None] = lambda: None
 
     def measure(
@@ -76,7 +78,13 @@ class Cluster:
             plan=experiment.plan.resolved(),
             complete=key.name != self.cut,
         )
-        return Measured(run=run, told=("all acknowledged",), stopped=key.name == self.cut and self.stopped)
+        is_cut = key.name == self.cut
+        return Measured(
+            run=run,
+            told=("all acknowledged",),
+            problem=self.problem if is_cut else None,
+            stopped=is_cut and self.stopped,
+        )
 
 
 @pytest.fixture
@@ -88,10 +96,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return made_up
 
 
-def _go(folder: Path, told: list[str] | None = None, text: str = TINY) -> Outcome:
-    say = (told if told is not None else []).append
+def _go(folder: Path, told: list[str] | None = None, text: str = TINY, *, warned: list[str] | None = None) -> Outcome:
+    say, warn = (([] if heard is None else heard).append for heard in (told, warned))
     experiment = SparkExperiment(write_spark_plan(folder, text))
-    return run_on_spark(experiment, folder / "runs", created=DATE, say=say, watch=_nobody)
+    return run_on_spark(experiment, folder / "runs", created=DATE, say=say, warn=warn, watch=_nobody)
 
 
 def test_every_run_in_order_and_told(tmp_path: Path, cluster: Cluster) -> None:
@@ -120,12 +128,12 @@ def test_what_is_complete_is_kept(tmp_path: Path, cluster: Cluster) -> None:
 
 def test_a_run_that_somebody_stops_ends_it_all_and_is_done_again(tmp_path: Path, cluster: Cluster) -> None:
     cluster.cut, cluster.stopped = "waves-static-1", True
-    told: list[str] = []
-    outcome = _go(tmp_path, told)
+    warned: list[str] = []
+    outcome = _go(tmp_path, warned=warned)
     assert outcome.stopped
     assert outcome.runs == ()
     assert cluster.ran == ["waves-static-1"]
-    assert "waves-static-1 was cut short, and does not count; the same command does it again." in told
+    assert warned == ["waves-static-1 was cut short, and does not count; the same command does it again."]
     with pytest.raises(BadInputError, match="was cut short"):
         find_runs([tmp_path / "runs"])
     cluster.cut = None
@@ -199,15 +207,54 @@ def test_two_experiments_cannot_write_into_one_folder(tmp_path: Path, cluster: C
     assert cluster.ran == []
 
 
-def test_an_error_in_a_run_keeps_those_before(tmp_path: Path, cluster: Cluster) -> None:
+def test_a_run_that_fails_is_told_and_the_others_are_run(tmp_path: Path, cluster: Cluster) -> None:
     def broken() -> None:
-        if len(cluster.ran) == 2:
+        if len(cluster.ran) == 1:
             raise PermanentError("no batch came")
 
     cluster.meanwhile = broken
-    with pytest.raises(PermanentError, match="no batch came"):
-        _go(tmp_path)
-    assert [run.record.name for run in find_runs([tmp_path / "runs" / "waves-static-1"])] == ["waves-static-1"]
+    warned: list[str] = []
+    outcome = _go(tmp_path, warned=warned)
+    assert [run.record.name for run in outcome.runs] == ["waves-reactive-1"]
+    assert (outcome.total, outcome.stopped) == (2, False)
+    assert warned == [
+        "waves-static-1 failed, and does not count: no batch came; the same command does it again.",
+    ]
+
+
+def test_a_run_whose_records_did_not_come_is_told_of(tmp_path: Path, cluster: Cluster) -> None:
+    cluster.cut, cluster.problem = "waves-static-1", "LOST: 4 records"
+    warned: list[str] = []
+    outcome = _go(tmp_path, warned=warned)
+    assert [run.record.name for run in outcome.runs] == ["waves-reactive-1"]
+    assert warned == [
+        "waves-static-1: LOST: 4 records",
+        "waves-static-1 had another load than it was to have, and does not count; the same command does it again.",
+    ]
+
+
+def test_what_another_has_completed_meanwhile_is_kept(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _go(tmp_path)
+    cluster.ran.clear()
+    (tmp_path / "runs" / "waves-reactive-1").rename(tmp_path / "away")
+
+    @contextmanager
+    def late(home: Path) -> Iterator[str]:
+        (tmp_path / "away").rename(home / "waves-reactive-1")  # until now the folder was another's
+        with claimed(home) as token:
+            yield token
+
+    monkeypatch.setattr(spark_experiment, "claimed", late)
+    assert len(_go(tmp_path).runs) == 2
+    assert cluster.ran == []
+
+
+def test_a_folder_that_holds_only_a_log_is_taken(tmp_path: Path, cluster: Cluster) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "tidewise.log").write_text("it failed at once")
+    assert len(_go(tmp_path).runs) == len(cluster.ran) == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

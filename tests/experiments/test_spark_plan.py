@@ -82,6 +82,11 @@ WRONG = {
         'target_cpu = 0.7\nmechanism = "operator-upgrade"',
         "names the mechanism operator-upgrade; real Spark offers only live, query-restart, handover, redeploy",
     ),
+    "a mechanism that cannot scale": (
+        "target_cpu = 0.7",
+        'target_cpu = 0.7\nmechanism = "query-restart"',
+        "changes the number of executors, which query-restart cannot; real Spark can with live, handover, redeploy",
+    ),
     "nothing to choose from": (
         'policy = "static"',
         'policy = "rescaler"',

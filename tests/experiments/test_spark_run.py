@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,9 +21,12 @@ from tidewise.core import Configuration, PermanentError, Purpose, Reported, Usag
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.program import SparkProgram
 from tidewise.experiments import spark_run
+from tidewise.experiments.feed import EmbeddedFeed
 from tidewise.experiments.live import LiveView, Observer
+from tidewise.experiments.record import load_run
 from tidewise.experiments.spark_run import JobProgram, SparkRun
 from tidewise.jobs.schedule import read_schedule
+from tidewise.workload import Rates
 
 PROGRAM = JobProgram(
     job="tsw", options={"--work": 7, "--state-partitions": 2}, driver_cores=0.5, driver_memory_mib=1024, handover=True
@@ -137,6 +141,43 @@ def test_a_run_that_is_stopped_says_so(tmp_path: Path, engines: list[Engine]) ->
     assert measured.stopped
     assert not measured.run.record.complete
     assert (engines[0].job.stops, engines[0].job.kills) == (1, 0)
+
+
+@dataclass(slots=True)
+class LossyFeed(EmbeddedFeed):
+    """Loses records: told while the run is on, or only when it is over."""
+
+    from_s: float = 0.0
+    _began_s: float | None = None
+    _over: bool = False
+
+    def begin_day(self, rates: Rates, *, in_s: float) -> float:
+        left_s = EmbeddedFeed.begin_day(self, rates, in_s=in_s)
+        self._began_s = time.monotonic() + left_s
+        return left_s
+
+    def end(self) -> None:
+        self._over = True
+
+    def problem(self) -> str | None:
+        told = self._over or (self._began_s is not None and time.monotonic() - self._began_s >= self.from_s)
+        return "LOST: 4 records" if told else None
+
+
+@pytest.mark.parametrize(("from_s", "most_s"), [(0.5, 1.9), (100.0, 10.0)], ids=["at once", "in the end"])
+def test_a_run_whose_records_are_lost_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_s: float, most_s: float
+) -> None:
+    monkeypatch.setattr(SparkRun, "_feed", lambda run: LossyFeed(run.folder.absolute(), from_s=from_s))
+    measured = _run(tmp_path).run(lambda _: None, _nobody)
+    assert measured.problem == "LOST: 4 records"
+    assert not measured.stopped
+    assert not measured.run.record.complete
+    assert not load_run(measured.run.folder).record.complete
+    with SqliteJournal.open_readonly(measured.run.folder / "journal.sqlite") as journal:
+        times_s = [event.observation.time_s for event in journal.read() if isinstance(event, Reported)]
+    assert max(times_s) - min(times_s) < most_s
+    assert not list(measured.run.folder.glob("*.new"))
 
 
 def test_whatever_goes_wrong_the_job_is_killed(tmp_path: Path, engines: list[Engine]) -> None:

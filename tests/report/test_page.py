@@ -99,6 +99,17 @@ def test_each_load_has_its_figures_with_named_axes(page: str) -> None:
         assert figure["data"]
 
 
+def test_the_forecast_is_shown_once_as_what_it_is(page: str) -> None:
+    loads = [
+        figure
+        for figure in (json.loads(text) for text in Parsed(without_plotly(page)).figures)
+        if figure["data"][0].get("name") == "load"
+    ]
+    assert [[trace["name"] for trace in figure["data"]] for figure in loads] == [
+        ["load", "naive forecast, for comparison"]
+    ] * 2
+
+
 def test_the_same_runs_give_the_same_page(tmp_path: Path) -> None:
     runs = a_comparison(tmp_path)
     assert build_report(runs, title="x") == build_report(list(reversed(runs)), title="x")

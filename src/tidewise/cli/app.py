@@ -20,7 +20,6 @@ from tidewise.cli.forecast import forecast_commands
 from tidewise.cli.kafka import kafka_commands
 from tidewise.cli.lag import lag
 from tidewise.cli.live import chaos, control_job, job_status, pause_job, resume_job, run_job, stop_job
-from tidewise.cli.logs import LOG_NAME
 from tidewise.cli.output import BAD_INPUT, STOPPED, console, experiment_progress, print_json, print_sentence
 from tidewise.cli.produce import produce_records
 from tidewise.cli.spark_plan import show_spark_plan
@@ -31,7 +30,7 @@ from tidewise.experiments import (
     DEMO_PLAN,
     Experiment,
     Run,
-    Spread,
+    Spreader,
     by_scenario,
     compare,
     find_plan,
@@ -45,6 +44,7 @@ from tidewise.experiments.plan import files_in, read_plan
 from tidewise.experiments.spark_plan import SparkExperiment
 from tidewise.experiments.spark_run import check_spark
 from tidewise.experiments.toml_file import TomlFile
+from tidewise.experiments.tries import LOG_FILE
 from tidewise.policies import describe
 from tidewise.report import DEFAULT_TITLE, headlines, terminal_table, warnings, write_report
 from tidewise.report.published import published_table
@@ -63,6 +63,8 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 Out = Annotated[Path, typer.Option("--out", help="The folder that the runs go into.", show_default=True)]
 REPORT_NAME = "report.html"
+DEMO_MINUTES = 4.0
+DEFAULT_MASTER = "local[*]"
 
 
 def _version(value: bool) -> None:
@@ -116,8 +118,15 @@ def demo(
         bool, typer.Option("--simulated", help="In the simulator instead: every policy, and nothing is started.")
     ] = False,
     minutes: Annotated[
-        float, typer.Option("--minutes", min=0.5, max=60.0, help="How long the day lasts on real Spark.")
-    ] = 4.0,
+        float | None,
+        typer.Option(
+            "--minutes",
+            min=0.5,
+            max=60.0,
+            help="How long the day lasts on real Spark.",
+            show_default=f"{DEMO_MINUTES:g}",
+        ),
+    ] = None,
     static: Annotated[
         bool, typer.Option("--static", help="Measure the largest configuration as well: takes twice as long.")
     ] = False,
@@ -134,19 +143,26 @@ def demo(
 
     tidewise demo
 
-    tidewise demo --kafka          the same, with a Kafka broker between the load and the job
+    tidewise demo --kafka
+      the same, with a Kafka broker between the load and the job
 
-    tidewise demo --simulated      a day in the simulator under each policy, in seconds, without Java or Spark
+    tidewise demo --simulated
+      a day in the simulator under each policy, in seconds, without Java or Spark
     """
-    if simulated and kafka:
-        raise BadInputError("the simulator reads from no broker: leave out --kafka, or --simulated for real Spark")
     if simulated:
+        spark_only = {"--kafka": kafka, "--minutes": minutes is not None, "--static": static}
+        given = [option for option, is_given in spark_only.items() if is_given]
+        if given:
+            raise BadInputError(
+                f"{' and '.join(given)} {'is' if len(given) == 1 else 'are'} for real Spark: leave out "
+                f"{' and '.join(given)}, or --simulated"
+            )
         home = _free_folder(out / "demo")
         _show(_run(Experiment(DEMO_PLAN), home, quiet=json), report=home / REPORT_NAME, json=json)
         return
     check_spark()
     home = _free_folder(out / "demo")
-    seconds = round(60 * minutes)
+    seconds = round(60 * (DEMO_MINUTES if minutes is None else minutes))
     if not show_demo(home, seconds=seconds, measure_static=static, kafka=kafka, report=home / REPORT_NAME, json=json):
         raise typer.Exit(STOPPED)
 
@@ -170,14 +186,20 @@ def run_plan(
         typer.Option("--loads", help="A folder with such files: NAME.csv, or with the plan's length, NAME_18h.csv."),
     ] = None,
     master: Annotated[
-        str, typer.Option("--master", help="The Spark that computes the runs; none: this process, one by one.")
-    ] = "local[*]",
+        str | None,
+        typer.Option(
+            "--master",
+            help="The Spark that computes the runs (simulated plans only); none: this process, one by one.",
+            show_default=DEFAULT_MASTER,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run policies x loads x seeds, with failures on a schedule; one folder per run, and a report.
 
-    Everything wrong with a plan is told before the first run begins: the line, and what to write instead. The runs are
-    spread over the cores of this machine, or over a cluster, by Spark: needs Java 17 and PySpark (the extra `spark`).
+    Everything wrong with a plan is told before the first run begins: the line,
+    and what to write instead. The runs are spread over the cores of this machine,
+    or over a cluster, by Spark: needs Java 17 and PySpark (the extra `spark`).
     Stopped, it goes on where it was: with the same command.
 
     For example:
@@ -186,17 +208,22 @@ def run_plan(
 
     tidewise experiment plan.toml --out results --json > summary.json
 
-    tidewise experiment paper                            the experiment of the earlier systems, on generated loads
+    tidewise experiment paper
+      the experiment of the earlier systems, on generated loads
 
-    tidewise experiment paper --load ysb=ysb_18h.csv     the same, with a load that was released
+    tidewise experiment paper --load ysb=ysb_18h.csv
+      the same, with a load that was released
 
-    tidewise experiment real-spark                       the same on real Spark, 18 hours in 24 minutes for each run
+    tidewise experiment real-spark
+      the same on real Spark, 18 hours in 24 minutes for each run
     """
     path = find_plan(plan)
     if path != Path(plan) and Path(plan).exists():
         sys.stderr.write(f"tidewise: careful: {plan} is a shipped plan; write ./{plan} for the one in this folder\n")
     files = _load_files(path, load or [], loads)
     if read_plan(TomlFile(path)).engine == "spark":
+        if master is not None:
+            raise BadInputError("this plan runs on a cluster of its own for each run: leave out --master")
         _run_on_spark(SparkExperiment(path, files=files), out, json=json)
         return
     experiment = Experiment(path, files=files)
@@ -204,7 +231,7 @@ def run_plan(
         if not json:
             print_sentence(f"The load {table.name} is {table.origin}.", Console(stderr=True))
     home = out / experiment.plan.name
-    with spread_over(master) as spread:
+    with spread_over(DEFAULT_MASTER if master is None else master) as spread:
         runs = _run(experiment, home, quiet=json, spread=spread)
     _show(runs, report=home / REPORT_NAME, json=json)
 
@@ -219,17 +246,22 @@ def _run_on_spark(experiment: SparkExperiment, out: Path, *, json: bool) -> None
     cut = outcome.total - len(outcome.runs)
     if cut:
         raise PermanentError(
-            f"{cut} of the {outcome.total} runs were cut short; see {home / LOG_NAME}, and run the same command again"
+            f"{cut} of the {outcome.total} runs were cut short or failed; see {home / LOG_FILE}, and run the same "
+            "command again"
         )
 
 
 def _load_files(plan: Path, named: list[str], folder: Path | None) -> dict[str, Path]:
     """By the name of the load; a file that is named goes before one that lies in the folder."""
     found = {} if folder is None else files_in(folder, read_plan(TomlFile(plan)))
+    seen: set[str] = set()
     for text in named:
         name, equals, file = text.partition("=")
         if not (name and equals and file):
             raise BadInputError(f"--load {text}: write the name of a load and its file, as in --load ysb=ysb_18h.csv")
+        if name in seen:
+            raise BadInputError(f"--load names {name} twice; one file is enough for a load")
+        seen.add(name)
         found[name] = Path(file)
     return found
 
@@ -295,7 +327,7 @@ app.add_typer(kafka_commands, name="kafka")
 app.add_typer(forecast_commands, name="forecast")
 
 
-def _run(experiment: Experiment, home: Path, *, quiet: bool, spread: Spread = in_this_process) -> list[Run]:
+def _run(experiment: Experiment, home: Path, *, quiet: bool, spread: Spreader = in_this_process) -> list[Run]:
     created = datetime.now(UTC).date().isoformat()
     with experiment_progress(quiet=quiet) as progress:
         return run_experiment(experiment, home, created=created, spread=spread, progress=progress)

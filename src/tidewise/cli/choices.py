@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -27,18 +28,28 @@ def choice_row(choice: Choice) -> dict[str, object]:
     """A choice as plain data; a default of null: the setting has to be given."""
     return {
         "name": choice.name,
-        "summary": choice.summary,
+        "summary": _in_one_line(choice.summary),
         "settings": [
-            {"name": setting.name, "allowed": setting.allowed, "default": setting.default, "meaning": setting.doc}
+            {
+                "name": setting.name,
+                "allowed": setting.allowed,
+                "default": setting.default,
+                "meaning": _in_one_line(setting.doc),
+            }
             for setting in choice.settings
         ],
     }
 
 
+def _in_one_line(doc: str) -> str:
+    """A docstring as a person reads it in a table: its line breaks are the source's, and so is Python's None."""
+    return re.sub(r"\bNone\b", "none", " ".join(doc.split()))
+
+
 def print_choice(choice: Choice, *, problem: str | None = None) -> None:
     """A choice for people; `problem` says why it cannot be used."""
     screen = console()
-    screen.print(f"[bold]{escape(choice.name)}[/bold]  {escape(choice.summary)}")
+    screen.print(f"[bold]{escape(choice.name)}[/bold]  {escape(_in_one_line(choice.summary))}")
     if problem is not None:
         screen.print(f"  [red]cannot be used:[/red] {escape(problem)}")
     if choice.settings:
@@ -48,6 +59,6 @@ def print_choice(choice: Choice, *, problem: str | None = None) -> None:
         table.add_column()
         for setting in choice.settings:
             default = "[italic]required[/italic]" if setting.default is None else escape(setting.default)
-            table.add_row(escape(setting.name), default, escape(setting.doc))
+            table.add_row(escape(setting.name), default, escape(_in_one_line(setting.doc)))
         screen.print(table)
     screen.print()

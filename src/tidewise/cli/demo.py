@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tidewise.cli.logs import LOG_NAME, logging_to
+from tidewise.cli.logs import logging_to
 from tidewise.cli.output import console, print_json, print_sentence
 from tidewise.cli.summary import summary_rows
 from tidewise.cli.view import Frame, watching
@@ -30,6 +30,7 @@ from tidewise.experiments.demo import (
 )
 from tidewise.experiments.live import LiveView
 from tidewise.experiments.measures import Summary, summarise
+from tidewise.experiments.tries import LOG_FILE
 from tidewise.report import write_report
 from tidewise.report.wording import MISSING, percent
 from tidewise.report.wording import seconds as say_seconds
@@ -56,7 +57,7 @@ def show_demo(home: Path, *, seconds: int, measure_static: bool, kafka: bool, re
         static_cost=static_cost,
         report_every_s=REPORT_EVERY_S,
     )
-    with logging_to(home / LOG_NAME):
+    with logging_to(home / LOG_FILE):
         demo = run_demo(
             home,
             seconds=seconds,

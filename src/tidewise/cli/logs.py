@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LOG_NAME = "tidewise.log"
-
 
 @contextmanager
 def logging_to(path: Path) -> Iterator[None]:

@@ -8,29 +8,36 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tidewise.cli.logs import LOG_NAME, logging_to
+from tidewise.cli.logs import logging_to
 from tidewise.cli.output import print_sentence
 from tidewise.cli.view import Frame, watching
 from tidewise.core import format_duration
 from tidewise.experiments.live import LiveView, Observer
 from tidewise.experiments.spark_experiment import JOBS, Outcome, Turn, run_on_spark
 from tidewise.experiments.spark_plan import SparkExperiment
+from tidewise.experiments.tries import LOG_FILE
 
 
 def show_spark_plan(experiment: SparkExperiment, home: Path, *, quiet: bool) -> Outcome:
-    """Run the plan into this folder; everything on standard error, so that standard output stays clean."""
+    """Run the plan into this folder; everything on standard error, so that standard output stays clean.
+
+    `quiet` leaves out how it goes, but never what makes a difference to the figures.
+    """
     screen = Console(stderr=True)
+
+    def warn(sentence: str) -> None:
+        print_sentence(sentence, screen)
 
     def say(sentence: str) -> None:
         if not quiet:
-            print_sentence(sentence, screen)
+            warn(sentence)
 
     def watch(turn: Turn) -> AbstractContextManager[Observer]:
         return watching(frame_of(experiment, turn), screen=screen, quiet=quiet)
 
     created = datetime.now(UTC).date().isoformat()
-    with logging_to(home / LOG_NAME):
-        outcome = run_on_spark(experiment, home, created=created, say=say, watch=watch)
+    with logging_to(home / LOG_FILE):
+        outcome = run_on_spark(experiment, home, created=created, say=say, warn=warn, watch=watch)
     say(f"{len(outcome.runs)} of {outcome.total} runs are complete; what belongs to their jobs is in {home / JOBS}")
     return outcome
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tidewise.core import Censored, Measured
 from tidewise.experiments import Aggregate
 from tidewise.experiments.published import beside
+from tidewise.report.published import origin_of
 
 
 def summary_rows(aggregates: Sequence[Aggregate]) -> list[dict[str, object]]:
@@ -15,6 +16,7 @@ def summary_rows(aggregates: Sequence[Aggregate]) -> list[dict[str, object]]:
     return [
         {
             "load": aggregate.scenario.load,
+            "load_origin": origin_of(summary.record) or None,
             "engine": aggregate.scenario.engine,
             "profile": aggregate.scenario.profile or None,
             "policy": aggregate.policy,
@@ -51,7 +53,8 @@ def published_rows(aggregates: Sequence[Aggregate]) -> list[dict[str, object]]:
             "load": aggregate.scenario.load,
             "policy": aggregate.policy,
             "figure": one.figure,
-            "ours": None if one.ours is None else _finite(one.ours.mean),
+            "ours": None if one.is_cut_off or one.value is None else _finite(one.value),
+            "ours_at_least": one.value if one.is_cut_off else None,
             "published_least": one.theirs.least,
             "published_most": one.theirs.most,
             "misfit": one.misfit,

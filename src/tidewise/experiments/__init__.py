@@ -5,7 +5,7 @@ from tidewise.experiments.experiment import Experiment
 from tidewise.experiments.record import Run, find_runs, load_run
 from tidewise.experiments.run import Progress, run_experiment
 from tidewise.experiments.shipped import DEMO_PLAN, find_plan, shipped_plans
-from tidewise.experiments.spreading import Spread, in_this_process, spread_over
+from tidewise.experiments.spreading import Spreader, in_this_process, spread_over
 
 __all__ = [
     "DEMO_PLAN",
@@ -13,7 +13,7 @@ __all__ = [
     "Experiment",
     "Progress",
     "Run",
-    "Spread",
+    "Spreader",
     "by_scenario",
     "compare",
     "find_plan",

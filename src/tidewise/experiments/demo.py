@@ -83,8 +83,9 @@ class Demo:
 
     @property
     def whole(self) -> bool:
-        """Whether nobody stopped it."""
-        return all(run.record.duration_s >= self.wanted_s for run in (self.tuned, self.static) if run is not None)
+        """Whether nobody stopped it, and all its records came."""
+        runs = (run for run in (self.tuned, self.static) if run is not None)
+        return all(run.record.complete and run.record.duration_s >= self.wanted_s for run in runs)
 
 
 def demo_rates(seconds: int) -> Rates:
@@ -196,7 +197,7 @@ def run_demo(
         measured = tuned.run(say, watch)
         run, told = measured.run, measured.told
         static = None
-        if measure_static and run.record.duration_s >= seconds:
+        if measure_static and run.record.complete and run.record.duration_s >= seconds:
             say("The same day again, on the largest configuration.")
             policy = Static(executors=SPACE.largest.executors)
             day = _day(home, cluster=cluster, broker=broker, policy=policy, seconds=seconds, created=created)

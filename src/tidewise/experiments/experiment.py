@@ -10,12 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from tidewise.core import (
-    REACH,
     BadInputError,
     Configuration,
     ConfigurationSpace,
     Mechanism,
-    Parameter,
     Policy,
     Prices,
     Promises,
@@ -25,6 +23,7 @@ from tidewise.experiments.fixed_run import fault_schedule
 from tidewise.experiments.hindsight import Hindsight
 from tidewise.experiments.plan import LoadTable, Plan, PolicyTable, check_start, read_plan, with_files
 from tidewise.experiments.plan_checks import (
+    able_to_scale,
     check_failure_kinds,
     check_failure_times,
     check_label,
@@ -158,11 +157,11 @@ class Experiment:
         return Ground(table=table, load=load, profile=profile, promises=promises, space=space, load_digest=digest)
 
     def _check_policy(self, table: PolicyTable) -> None:
+        check_label(table)
         if table.policy == BestFixed.name:
             if table.settings:
                 raise BadInputError(f"best-fixed has no settings, but {', '.join(table.settings)} was given")
             return
-        check_label(table)
         for ground in self._grounds.values():
             check_policy(table, space=ground.space, start=self.start, offers=f"the profile {ground.profile.name}")
 
@@ -188,8 +187,7 @@ def deployed_for(policy: Policy, space: ConfigurationSpace) -> Mechanism | None:
     """The mechanism that carries this policy's changes of executors; None where nobody changes the job."""
     if not changes_the_job(policy):
         return None
-    able = (cost.mechanism for cost in space.changes if Parameter.EXECUTORS in REACH[cost.mechanism])
-    return named_mechanism(policy) or next(able, None)
+    return named_mechanism(policy) or next(iter(able_to_scale(space)), None)
 
 
 def _digest(load: Load, duration_s: int) -> str:

@@ -45,6 +45,9 @@ class Feed(Protocol):
     def end(self) -> None:
         """Bring no more; whatever was started is gone then. Whatever went wrong, what was measured stays."""
 
+    def problem(self) -> str | None:
+        """Why what is measured is worth nothing, as far as that is known: the load was another; None: all is well."""
+
     def told(self) -> list[str]:
         """After the end: what became of the records, in sentences."""
 
@@ -77,6 +80,9 @@ class EmbeddedFeed:
     def end(self) -> None:
         pass
 
+    def problem(self) -> str | None:
+        return None
+
     def told(self) -> list[str]:
         return []  # nothing was sent: what was read is proved by the checkpoint
 
@@ -97,6 +103,7 @@ class KafkaFeed:
     _sending: list[tuple[threading.Thread, threading.Event]] = field(default_factory=list)
     _produced: list[Produced] = field(default_factory=list)
     _failed: list[TidewiseError | OSError] = field(default_factory=list)
+    _is_over: bool = False
 
     def options(self) -> dict[str, object]:
         return {"--source": "kafka", "--brokers": self.broker.address, "--topic": self.topic}
@@ -124,19 +131,29 @@ class KafkaFeed:
             stop.set()
         for thread, _ in self._sending:
             thread.join(_STOPS_WITHIN_S)
+        self._is_over = True
+
+    def problem(self) -> str | None:
+        failed = sum(one.report.failed for one in self._produced)
+        found = [f"{failed:,} records were NOT acknowledged by {self.topic}."] if failed else []
+        return next(iter(found + self._wrong()), None)
 
     def told(self) -> list[str]:
         reports = [one.report for one in self._produced]
         sent, failed = sum(one.sent for one in reports), sum(one.failed for one in reports)
+        said = f"Sent {sent:,} records to {self.topic}, {f'{failed:,} NOT' if failed else 'all'} acknowledged."
+        return [said, *self._wrong()]
+
+    def _wrong(self) -> list[str]:
+        wrong = []
         lost = sum(one.lost or 0 for one in self._produced)
-        said = [f"Sent {sent:,} records to {self.topic}, {f'{failed:,} NOT' if failed else 'all'} acknowledged."]
         if lost:
-            said.append(f"LOST: {lost:,} records were acknowledged, but {self.topic} did not grow by them.")
-        said += [f"NOT all records were sent to {self.topic}: {error}." for error in self._failed]
-        running = sum(thread.is_alive() for thread, _ in self._sending)
+            wrong.append(f"LOST: {lost:,} records were acknowledged, but {self.topic} did not grow by them.")
+        wrong += [f"NOT all records were sent to {self.topic}: {error}." for error in self._failed]
+        running = self._is_over and any(thread.is_alive() for thread, _ in self._sending)
         if running or any(one.silent for one in self._produced):
-            said.append(f"NOT counted: what was sent to {self.topic} by a producer that gave no report.")
-        return said
+            wrong.append(f"NOT counted: what was sent to {self.topic} by a producer that gave no report.")
+        return wrong
 
     def _send(self, name: str, rates_per_s: tuple[float, ...], *, began_unix_s: float) -> None:
         production = Production(

@@ -43,7 +43,7 @@ NETWORK_DELAY_LASTS_S = 30.0
 """As published: one worker's packets are delayed by a minute, for half a minute."""
 STATIC = Configuration(executors=24, memory_mib_per_executor=4096, commit_interval_s=10.0)
 FAILURES = FailuresTable.model_validate({"kind": NETWORK_DELAY, "every": "2700s", "jitter": "300s"})
-"""As in bench/plans/paper-ysb.toml."""
+"""As in the shipped plan `paper`, but for the first, which comes half an interval earlier here."""
 DURATION_S = 64_800
 FAILURE_COUNT = len(fault_schedule(FAILURES, DURATION_S, 1))
 """The same for every seed."""

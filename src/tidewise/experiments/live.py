@@ -171,13 +171,15 @@ class LiveRun:
         *,
         clock: SystemClock,
         observer: Observer | None = None,
+        problem: Callable[[], str | None] | None = None,
         resume: bool = False,
     ) -> None:
-        """`resume`: go on with what a dead controller left."""
+        """`problem` tells what besides the job ends the run early; `resume`: go on with what a dead controller left."""
         self._job = job
         self._setting = setting
         self._clock = clock
         self._observer = observer
+        self._problem = problem
         self._work = resume_run(setting.folder) if resume else begin_run(setting.folder)
         self._journal = SqliteJournal(self._work / JOURNAL_FILE, durability=Durability.POWER)
         self._watched = _Watched(self._journal)
@@ -205,6 +207,8 @@ class LiveRun:
         self._view: LiveView | None = None
         self._meter: LiveMeter | None = None
         self._faults_due: list[FaultRecord] = []
+        self._ended_s = 0.0
+        """When the reason for the end was found: what it takes to stop the job is no part of the run."""
 
     # For any thread.
 
@@ -251,6 +255,7 @@ class LiveRun:
                 # For who has asked for the end already, it is the second time.
                 interrupted = error if self._stopping.is_set() else None
                 reason = "it was stopped by Ctrl-C"
+                self._ended_s = self._clock.now_s()
                 self.stop(reason)
             return self._end(reason, interrupted)
         finally:
@@ -260,13 +265,15 @@ class LiveRun:
         """Until there is nothing to control any more; why."""
         self._start()
         began_s = self._watched.began_s
+        self._ended_s = self._clock.now_s()
         if began_s is None:
             return "nothing was ever controlled"
         self._meter = LiveMeter(self._work / METER_FILE, began_s=began_s)
         now_s = self._clock.now_s() - began_s
         self._faults_due = [fault for fault in self._setting.faults if fault.at_s >= now_s]
         while True:
-            reason = self._why_end(began_s)
+            self._ended_s = self._clock.now_s()
+            reason = self._why_end(self._ended_s - began_s)
             self._tell(began_s, reason)
             if reason is not None:
                 return reason
@@ -284,13 +291,13 @@ class LiveRun:
             else:
                 return
 
-    def _why_end(self, began_s: float) -> str | None:
+    def _why_end(self, lasted_s: float) -> str | None:
         if self._stopping.is_set():
             return self._stop_reason or "it was stopped"
         duration_s = self._setting.duration_s
-        if duration_s is not None and self._clock.now_s() - began_s >= duration_s:
+        if duration_s is not None and lasted_s >= duration_s:
             return "the time is over"
-        return self._job.ended
+        return self._job.ended or (None if self._problem is None else self._problem())
 
     def _next_stop_s(self, began_s: float) -> float:
         times = [self._clock.now_s() + _TICK_S]
@@ -390,12 +397,11 @@ class LiveRun:
 
     def _write(self, reason: str) -> Run:
         setting, ledger = self._setting, Ledger(self._journal)
-        began_s, ended_s = None, 0.0
+        began_s = None
         observations: list[Observation] = []
         faults, audits = [], []
         for event in self._journal.read():
             ledger.note(event)
-            ended_s = max(ended_s, event.at_s)
             if isinstance(event, ControllerStarted) and began_s is None:
                 began_s = event.at_s
             elif isinstance(event, Reported) and (
@@ -411,7 +417,7 @@ class LiveRun:
                 f"there is nothing to report of this run, for the job never reported: {reason} (see {self._work})"
             )
         ledger.settle(self._job.change_outcome)
-        lasted_s = ended_s - began_s
+        lasted_s = self._ended_s - began_s
         # A person who stops a run says thereby how long it was to last, unless others are to be held against it.
         by_choice = self._stopping.is_set() and not setting.must_last
         complete = setting.duration_s is None or by_choice or lasted_s >= setting.duration_s

@@ -307,15 +307,22 @@ class Plan(Table):
 
 
 def with_files(plan: Plan, files: Mapping[str, Path]) -> Plan:
-    """The plan with these loads read from files instead; BadInputError where it has no load of such a name."""
+    """The plan with these loads read from files instead.
+
+    BadInputError where it has no load of such a name, or one of the files cannot be its load.
+    """
     names = [load.name for load in plan.loads]
     for name in files:
         if name not in names:
-            raise BadInputError(
-                f"the plan {plan.name!r} has no load {name!r}{did_you_mean(name, names)}; it has {', '.join(names)}"
-            )
-    loads = (_from_file(load, files[load.name]) if load.name in files else load for load in plan.loads)
-    return plan.model_copy(update={"loads": tuple(loads)})
+            raise BadInputError(f"the plan {plan.name!r} has no load {name!r}{did_you_mean(name, names)}")
+    read = {load.name: _from_file(load, files[load.name]) for load in plan.loads if load.name in files}
+    for name, load in read.items():
+        # Here, and not where all loads are made: no line of the plan names this file.
+        try:
+            load.load(files[name].parent).rates_per_s(int(plan.shown_s), plan.seeds[0])
+        except (BadInputError, InvalidValueError) as error:
+            raise BadInputError(f"--load {name}={files[name]}: {error}") from error
+    return plan.model_copy(update={"loads": tuple(read.get(load.name, load) for load in plan.loads)})
 
 
 def _from_file(load: LoadTable, file: Path) -> LoadTable:
@@ -330,12 +337,17 @@ def files_in(folder: Path, plan: Plan) -> dict[str, Path]:
     if not folder.is_dir():
         raise BadInputError(f"{folder} is not a folder; name one that holds the loads as CSV files")
     hours = f"{plan.shown_s / 3600:g}h"
-    found = {
-        load.name: path
-        for load in plan.loads
-        for path in (folder / f"{load.name}.csv", folder / f"{load.name}_{hours}.csv")
-        if path.is_file()
-    }
+    found = {}
+    for load in plan.loads:
+        paths = [folder / f"{load.name}.csv", folder / f"{load.name}_{hours}.csv"]
+        there = [path for path in paths if path.is_file()]
+        if len(there) > 1:
+            raise BadInputError(
+                f"{folder} holds both {there[0].name} and {there[1].name}; say which with --load {load.name}=FILE, "
+                "or take one away"
+            )
+        if there:
+            found[load.name] = there[0]
     if not found:
         wanted = " or ".join(f"{load.name}_{hours}.csv" for load in plan.loads)
         raise BadInputError(f"{folder} holds none of the loads of the plan {plan.name!r}: there is no {wanted}")

@@ -4,17 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidewise.core import BadInputError, Configuration, ConfigurationSpace, Mechanism, Policy, format_duration
+from tidewise.core import (
+    REACH,
+    BadInputError,
+    Configuration,
+    ConfigurationSpace,
+    Mechanism,
+    Parameter,
+    Policy,
+    format_duration,
+)
 from tidewise.core.readers import did_you_mean
 from tidewise.experiments.plan import FailuresTable, PolicyTable
 from tidewise.experiments.toml_file import TomlFile
-from tidewise.policies import BestFixed, Static, make_policy, policy_names
+from tidewise.policies import BestFixed, Demeter, Ds2, Phoebe, Reactive, Static, Twres, make_policy, policy_names
+from tidewise.policies.rescaler import Rescaler
+from tidewise.policies.tidalscale import TidalScale
+
+_SCALE = (Reactive, Ds2, Rescaler, TidalScale, Phoebe, Twres, Demeter)
+"""Those that change the number of executors, and perhaps more; of a policy from elsewhere nobody knows."""
 
 
 def named_mechanism(policy: Policy) -> Mechanism | None:
     """The mechanism that a policy was told to use; None where it leaves that to the engine."""
     mechanism = getattr(policy, "mechanism", None)
     return mechanism if isinstance(mechanism, Mechanism) else None
+
+
+def able_to_scale(space: ConfigurationSpace) -> list[Mechanism]:
+    """The mechanisms that can change the number of executors here, the cheapest first."""
+    return [cost.mechanism for cost in space.changes if Parameter.EXECUTORS in REACH[cost.mechanism]]
 
 
 def start_of(policy: Policy, start: Configuration) -> Configuration:
@@ -51,6 +70,12 @@ def check_policy(table: PolicyTable, *, space: ConfigurationSpace, start: Config
         raise BadInputError(
             f"policy {table.label!r} names the mechanism {mechanism}; {offers} offers only "
             f"{', '.join(offered)}{did_you_mean(mechanism, offered)}"
+        )
+    able = able_to_scale(space)
+    if mechanism is not None and isinstance(policy, _SCALE) and mechanism not in able:
+        raise BadInputError(
+            f"policy {table.label!r} changes the number of executors, which {mechanism} cannot; "
+            f"{offers} can with {', '.join(able)}"
         )
     requires = getattr(policy, "requires", None)
     missing = None if requires is None else requires(space)

@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -259,6 +259,19 @@ def finish_run(work: Path, record: RunRecord, series: Series) -> Run:
             path.unlink(missing_ok=True)
         raise PermanentError(f"the run {folder} could not be written: {_cause(error)}; nothing was kept") from error
     return Run(folder=folder, record=record)
+
+
+def mark_incomplete(run: Run) -> Run:
+    """The same run as one that does not count, on disk as well: what it was to show did not happen."""
+    record = replace(run.record, complete=False)
+    work = run.folder / f"{RUN_FILE}.new"
+    try:
+        _write_durably(work, _RECORD.dump_json(record, indent=2) + b"\n")
+        work.replace(run.folder / RUN_FILE)
+    except OSError as error:
+        work.unlink(missing_ok=True)
+        raise PermanentError(f"{run.folder} does not count, but that could not be written: {_cause(error)}") from error
+    return Run(folder=run.folder, record=record)
 
 
 def write_run(folder: Path, record: RunRecord, series: Series) -> Run:

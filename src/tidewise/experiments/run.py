@@ -31,8 +31,8 @@ from tidewise.experiments.record import (
     is_partial,
     load_run,
 )
-from tidewise.experiments.spreading import Spread, in_this_process
-from tidewise.experiments.tries import earlier_runs
+from tidewise.experiments.spreading import Spreader, in_this_process
+from tidewise.experiments.tries import earlier_runs, refuse_a_file
 from tidewise.forecast import Naive
 from tidewise.host.threads import on_one_thread
 
@@ -86,7 +86,7 @@ def run_experiment(
     home: Path,
     *,
     created: str,
-    spread: Spread = in_this_process,
+    spread: Spreader = in_this_process,
     progress: Callable[[Progress], None] | None = None,
 ) -> list[Run]:
     """Run everything into the folder `home`, where each run appears when it is complete; in the order of the plan.
@@ -97,31 +97,34 @@ def run_experiment(
     """
     home = home.absolute()
     keys = run_keys(experiment.plan)
-    kept = earlier_runs(home, plan=experiment.plan.resolved(), is_same=partial(_is_same, experiment))
-
-    def tell(done: int, on: Sequence[RunKey]) -> None:
-        if progress is not None:
-            names = tuple(key.name for key in on)
-            progress(Progress(done=len(kept) + done, total=len(keys), on=names))
-
-    _check(experiment, spread, progress)
-    missing = [key for key in keys if key.name not in kept]
+    refuse_a_file(home)
     with claimed(home) as token:
-        for key in missing:
-            clear_partial(home / key.name)
-        tell(0, ())
-        spread(
-            partial(_run_into, experiment, home, token, created),
-            missing,
-            called=lambda key: key.name,
-            is_on=lambda key: is_partial(home / key.name),
-            progress=tell,
-        )
+        # Not earlier: whoever had the folder until now may have completed some more.
+        kept = earlier_runs(home, plan=experiment.plan.resolved(), is_same=partial(_is_same, experiment))
+        missing = [key for key in keys if key.name not in kept]
+
+        def tell(done: int, on: Sequence[RunKey]) -> None:
+            if progress is not None:
+                names = tuple(key.name for key in on)
+                progress(Progress(done=len(kept) + done, total=len(keys), on=names))
+
+        if missing:
+            _check(experiment, spread, progress)
+            for key in missing:
+                clear_partial(home / key.name)
+            tell(0, ())
+            spread(
+                partial(_run_into, experiment, home, token, created),
+                missing,
+                called=lambda key: key.name,
+                is_on=lambda key: is_partial(home / key.name),
+                progress=tell,
+            )
         tell(len(missing), ())
         return [kept.get(key.name) or load_run(home / key.name) for key in keys]
 
 
-def _check(experiment: Experiment, spread: Spread, progress: Callable[[Progress], None] | None) -> None:
+def _check(experiment: Experiment, spread: Spreader, progress: Callable[[Progress], None] | None) -> None:
     """BadInputError where no configuration could keep the promises on one of the loads, with one of the seeds."""
     trials = [(load.name, seed) for load in experiment.plan.loads for seed in experiment.plan.seeds]
 

@@ -28,6 +28,6 @@ def find_plan(name_or_path: str) -> Path:
     if name_or_path not in known:
         raise BadInputError(
             f"there is no plan {name_or_path!r}{did_you_mean(name_or_path, known)}; a plan of your own is a file that "
-            f"ends in .toml, and those that come with Tidewise are {', '.join(known)}"
+            "ends in .toml"
         )
     return known[name_or_path]

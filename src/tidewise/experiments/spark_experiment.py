@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -11,6 +12,7 @@ from typing import NoReturn
 
 from tidewise import __version__
 from tidewise.control import SystemClock
+from tidewise.core import TidewiseError
 from tidewise.engines.spark.book import Book
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import SparkEngine
@@ -23,9 +25,11 @@ from tidewise.experiments.run import RunKey, run_keys
 from tidewise.experiments.signals import asked_to_stop
 from tidewise.experiments.spark_plan import SparkExperiment
 from tidewise.experiments.spark_run import Measured, Say, SparkRun, check_spark, stop
-from tidewise.experiments.tries import earlier_runs
+from tidewise.experiments.tries import earlier_runs, refuse_a_file
 from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.jars import resolve, spark_connector
+
+_LOG = logging.getLogger(__name__)
 
 JOBS = "jobs"
 """In the folder of the plan: what belongs to the jobs of its runs, logs and checkpoints."""
@@ -56,11 +60,14 @@ class Turn:
 Watcher = Callable[[Turn], AbstractContextManager[Observer]]
 
 
-def run_on_spark(experiment: SparkExperiment, home: Path, *, created: str, say: Say, watch: Watcher) -> Outcome:
+def run_on_spark(
+    experiment: SparkExperiment, home: Path, *, created: str, say: Say, warn: Say, watch: Watcher
+) -> Outcome:
     """Run what is missing into the folder `home`, where each run appears when it has ended.
 
-    Runs that an earlier try has completed are kept; one that was cut short or killed is done again. Ctrl-C ends the
-    run that is on in order: it is written as incomplete, and the same call goes on there.
+    Runs that an earlier try has completed are kept; one that was cut short, failed or was killed is done again. Ctrl-C
+    ends the run that is on in order: it is written as incomplete, and the same call goes on there. A run that fails is
+    told by `warn`, as is everything that makes a difference to the figures, and the others are run.
     """
     check_spark()
     home = home.absolute()
@@ -71,29 +78,31 @@ def run_on_spark(experiment: SparkExperiment, home: Path, *, created: str, say: 
         today = {"tidewise": __version__, **versions[run.record.load]}
         return all(run.record.versions.get(name) == value for name, value in today.items())
 
-    found = earlier_runs(home, plan=experiment.plan.resolved(), is_same=is_same, beside=(JOBS,))
-    runs = {name: run for name, run in found.items() if run.record.complete}
-    if len(runs) < len(keys):
-        note = experiment.cpu_note(cpu_reason())
-        if note is not None:
-            say(f"Careful: {note}")
-    for load in experiment.plan.loads:
-        say(f"The load {load.name} is {load.origin}.")
     stopped = False
+    refuse_a_file(home)
     with claimed(home), asked_to_stop(_interrupt):
+        found = earlier_runs(home, plan=experiment.plan.resolved(), is_same=is_same, beside=(JOBS,))
+        runs = {name: run for name, run in found.items() if run.record.complete}
+        note = experiment.cpu_note(cpu_reason()) if len(runs) < len(keys) else None
+        if note is not None:
+            warn(f"Careful: {note}")
+        for load in experiment.plan.loads:
+            say(f"The load {load.name} is {load.origin}.")
         for number, key in enumerate(keys, start=1):
             if key.name in runs:
                 continue
             turn = Turn(key=key, number=number, total=len(keys))
             _clear(home, key)
             say(f"Run {number} of {len(keys)}: {key.name}.")
-            measured = measure_run(experiment, home, turn, created=created, say=say, watch=watch)
-            for sentence in measured.told:
-                say(sentence)
+            try:
+                measured = measure_run(experiment, home, turn, created=created, say=say, watch=watch)
+            except TidewiseError as error:
+                _LOG.exception("%s failed", key.name)
+                warn(f"{key.name} failed, and does not count: {error}; the same command does it again.")
+                continue
+            _tell_of(measured, say, warn)
             if measured.run.record.complete:
                 runs[key.name] = measured.run
-            else:
-                say(f"{key.name} was cut short, and does not count; the same command does it again.")
             if measured.stopped:
                 stopped = True
                 break
@@ -153,6 +162,17 @@ def measure_run(
             report_every_s=control.report_every,
         )
         return run.run(say, lambda: watch(turn))
+
+
+def _tell_of(measured: Measured, say: Say, warn: Say) -> None:
+    record = measured.run.record
+    for sentence in measured.told:
+        say(sentence)
+    if measured.problem is not None:
+        warn(f"{record.name}: {measured.problem}")
+    if not record.complete:
+        why = "was cut short" if measured.problem is None else "had another load than it was to have"
+        warn(f"{record.name} {why}, and does not count; the same command does it again.")
 
 
 def _clear(home: Path, key: RunKey) -> None:

@@ -200,8 +200,7 @@ class SparkExperiment:
             raise self._file.wrong(("loads", index), f"job is missing: which of {', '.join(KINDS)} the load is for")
         with self._file.at("loads", index, "job"):
             if table.job not in KINDS:
-                hint = did_you_mean(table.job, KINDS)
-                raise BadInputError(f"there is no job {table.job!r}{hint}; there are {', '.join(KINDS)}")
+                raise BadInputError(f"there is no job {table.job!r}{did_you_mean(table.job, KINDS)}")
             if table.job == "tsw" and not _has_protobuf():
                 raise BadInputError("tsw needs the package protobuf: pip install 'tidewise[spark]'")
         with self._file.at("loads", index, "options"):

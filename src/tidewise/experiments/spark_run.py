@@ -17,7 +17,7 @@ from tidewise.engines.spark.job import SparkJob
 from tidewise.engines.spark.program import SparkProgram
 from tidewise.experiments.feed import EmbeddedFeed, Feed, KafkaFeed
 from tidewise.experiments.live import LiveRun, LiveSetting, Observer
-from tidewise.experiments.record import Run
+from tidewise.experiments.record import Run, mark_incomplete
 from tidewise.host.java import find_java
 from tidewise.host.spark_home import find_spark
 from tidewise.kafka.broker import LocalBroker
@@ -83,6 +83,8 @@ class Measured:
     run: Run
     told: tuple[str, ...]
     """What its feed has to tell."""
+    problem: str | None = None
+    """Why it does not count although the job may have been well: records were lost or never sent."""
     stopped: bool
     """Whether somebody ended it early."""
 
@@ -111,7 +113,8 @@ class SparkRun:
         """Start the job, warm it up, have it controlled to the end, and leave nothing of it running.
 
         Ctrl-C ends it early, in order: what was measured until then is in the run. Before anything was measured, and
-        the second time, it comes out as KeyboardInterrupt.
+        the second time, it comes out as KeyboardInterrupt. Where the records did not come as they were to, it ends as
+        soon as that is known, and is incomplete.
         """
         self.folder.mkdir(parents=True)
         feed = self._feed()
@@ -121,7 +124,10 @@ class SparkRun:
             run, stopped = self._run(feed, say, watch)
         finally:
             feed.end()
-        return Measured(run=run, told=tuple(feed.told()), stopped=stopped)
+        problem = feed.problem()
+        if problem is not None and run.record.complete:
+            run = mark_incomplete(run)
+        return Measured(run=run, told=tuple(feed.told()), problem=problem, stopped=stopped)
 
     def _feed(self) -> Feed:
         if self.broker is None:
@@ -136,7 +142,7 @@ class SparkRun:
         try:
             self._warm_up(job, feed, clock, say)
             with watch() as observer:
-                live = LiveRun(job, self.setting, clock=clock, observer=observer)
+                live = LiveRun(job, self.setting, clock=clock, observer=observer, problem=feed.problem)
                 return live.run(), live.was_stopped
         except BaseException:
             job.kill()

@@ -16,7 +16,7 @@ THIS_PROCESS = "none"
 """Instead of a Spark master: no Spark at all."""
 
 
-class Spread(Protocol):
+class Spreader(Protocol):
     """Computes `work` for all tasks, wherever it likes: `work` can be pickled, and answers the same everywhere."""
 
     def __call__(
@@ -52,16 +52,13 @@ def in_this_process(
 
 
 @contextmanager
-def spread_over(master: str) -> Iterator[Spread]:
-    """Tasks of this Spark master, which stays for all of them; `none`: this process."""
+def spread_over(master: str) -> Iterator[Spreader]:
+    """Tasks of this Spark master, which is started with the first and stays for all; `none`: this process."""
     if master == THIS_PROCESS:
         yield in_this_process
         return
     with ExitStack() as stack:
-        try:
-            stack.enter_context(spark_context(master))
-        except BadInputError as error:
-            raise BadInputError(f"{error}; or do without Spark, one run after the other: --master none") from error
+        is_up = False
 
         def on_spark(
             work: Callable[[Task], Answer],
@@ -71,6 +68,16 @@ def spread_over(master: str) -> Iterator[Spread]:
             is_on: Callable[[Task], bool],
             progress: Callable[[int, Sequence[Task]], None],
         ) -> list[Answer]:
+            nonlocal is_up
+            if not is_up:
+                try:
+                    stack.enter_context(spark_context(master))
+                except BadInputError as error:
+                    raise BadInputError(
+                        f"{error}; or do without Spark, one run after the other: --master none"
+                    ) from error
+                is_up = True
+
             def tell(done: int) -> None:
                 progress(done, [task for task in tasks if is_on(task)])
 

@@ -11,29 +11,41 @@ from tidewise.core import BadInputError
 from tidewise.experiments.claim import CLAIM_FILE
 from tidewise.experiments.record import PARTIAL_SUFFIX, Run, load_run
 
+LOG_FILE = "tidewise.log"
+"""What a try has logged."""
+
 
 def earlier_runs(
     home: Path, *, plan: Mapping[str, JsonValue], is_same: Callable[[Run], bool], beside: Collection[str] = ()
 ) -> dict[str, Run]:
-    """The runs that an earlier try has written, by name; BadInputError where the folder holds anything else.
+    """The runs that an earlier try has written into a folder, by name; BadInputError where it holds anything else.
 
     `is_same`: whether a run of this plan would come out the same today. `beside`: folders that are no runs.
     """
-    if not home.exists():
-        return {}
-    taken = f"{home} exists already and is not a try of this plan; remove it, or choose another folder with --out"
-    if not home.is_dir():
-        raise BadInputError(taken)
     found: dict[str, Run] = {}
     for path in home.iterdir():
         if not path.is_dir() or path.name.endswith(PARTIAL_SUFFIX) or path.name in beside:
             continue
-        run = load_run(path)
+        try:
+            run = load_run(path)
+        except BadInputError as error:
+            raise BadInputError(_taken(home, f"({error})")) from error
         if run.record.plan != plan or not is_same(run):
-            raise BadInputError(taken)
+            raise BadInputError(_taken(home))
         found[run.record.name] = run
     ours = found or any((home / name).is_dir() for name in beside)
-    strangers = {path.name for path in home.iterdir() if not path.is_dir()} - {CLAIM_FILE}
+    strangers = {path.name for path in home.iterdir() if not path.is_dir()} - {CLAIM_FILE, LOG_FILE}
     if strangers and not ours:
-        raise BadInputError(taken)
+        raise BadInputError(_taken(home))
     return found
+
+
+def refuse_a_file(home: Path) -> None:
+    """BadInputError where a file has the name of the folder."""
+    if home.exists() and not home.is_dir():
+        raise BadInputError(_taken(home))
+
+
+def _taken(home: Path, why: str = "") -> str:
+    told = " ".join(filter(None, (f"{home} exists already and is not a try of this plan", why)))
+    return f"{told}; remove it, or choose another folder with --out"

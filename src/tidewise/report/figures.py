@@ -20,19 +20,19 @@ _SHARES = (1.0, 0.1, 0.01, 0.001, 0.0001, 0.00001)
 
 
 def load_figure(shown: Sequence[Shown], axis: TimeAxis) -> go.Figure:
-    """What came in, and what each policy had been told to expect."""
+    """What came in, and what a naive forecast would have expected: the same for every policy, so one line."""
     figure = bare(320)
     load = binned(shown[0].series.input_rate_per_s, axis.width_s, np.nanmean)
     figure.add_scatter(**axis.spacing, y=load, mode="lines", name="load", line={"color": NEUTRAL, "width": 2.4})
-    for one in shown:
-        if not np.isnan(one.series.forecast_per_s).all():
-            figure.add_scatter(
-                **axis.spacing,
-                y=binned(one.series.forecast_per_s, axis.width_s, np.nanmean),
-                mode="lines",
-                name=f"forecast ({one.label})",
-                line={"color": one.colour, "dash": "dot", "width": 1.5},
-            )
+    told = next((one.series.forecast_per_s for one in shown if not np.isnan(one.series.forecast_per_s).all()), None)
+    if told is not None:
+        figure.add_scatter(
+            **axis.spacing,
+            y=binned(told, axis.width_s, np.nanmean),
+            mode="lines",
+            name="naive forecast, for comparison",
+            line={"color": NEUTRAL, "dash": "dot", "width": 1.5},
+        )
     figure.update_layout(showlegend=True)
     figure.update_yaxes(title="records per second", rangemode="tozero")
     return over_time(figure, axis)

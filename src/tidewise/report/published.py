@@ -21,13 +21,17 @@ _FORMS: dict[str, Callable[[float], str]] = {
     "ratio": wording.ratio,
     "share": wording.percent,
     "seconds": wording.whole_seconds,
+    "latency": wording.seconds,
     "count": wording.count,
 }
 _GOALS = (
     "Goals for a policy that was rebuilt: core-h and GiB-h within 10 %, good seconds within 5 points, changes within "
-    "30 %; ✓ reached, ✗ missed, always by the nearest end of the published range."
+    "30 %; ✓ reached, ✗ missed, always by the nearest end of the published range. A policy that is set up in another "
+    "way than in the plan paper has no goals."
 )
 _UNLIKE = (
+    "Recovery max is the longest of all runs, here and there; every other figure of ours is the mean over the seeds. "
+    "≥: some were cut off by the end of a run or the next failure, so the true figure may be larger. "
     "Not alike: the published p99 leaves seconds without output out, here they count with the wait of their records. "
     "The published GB-h are of executors, as here; what an earlier system used to think (a pod of 10 cores and 40 GiB "
     "for Demeter) is in none of these sums."
@@ -79,15 +83,15 @@ def _columns(aggregates: Sequence[Aggregate]) -> list[Beside]:
 
 def _row(aggregate: Aggregate, found: Sequence[Beside], name: Callable[[str], str]) -> str:
     cells = [
-        f"<td>{page_text(_ours(one))}<small>{page_text(_theirs(one))}</small>"
-        f"<small>{page_text(_misfit(one))}</small></td>"
+        f"<td>{page_text(_ours(one))}<small>{page_text(their_range(one))}</small>"
+        f"<small>{page_text(misfit(one))}</small></td>"
         for one in found
     ]
     return f'<tr><td class="name">{name(aggregate.policy)}</td>{"".join(cells)}</tr>'
 
 
 def _sentences(aggregates: Sequence[Aggregate]) -> list[str]:
-    record = aggregates[0].summaries[0].record
+    record = next(aggregate for aggregate in aggregates if beside(aggregate)).summaries[0].record
     job = published_job(record) or ""
     core, gib = BEST_FIXED[job]
     best = (
@@ -95,7 +99,7 @@ def _sentences(aggregates: Sequence[Aggregate]) -> list[str]:
         f"{gib:.2f} GB-h of static. {PHOEBE} {NEVER_PUBLISHED}"
     )
     return [
-        f"First line: simulated, the mean over the seeds; second: published of {job}; third: the misfit. {_GOALS}",
+        f"First line: simulated; second: published of {job}; third: the misfit. {_GOALS}",
         f"The load is {origin_of(record)}; the published runs had the released one.",
         best,
         _UNLIKE,
@@ -110,10 +114,16 @@ def origin_of(record: RunRecord) -> str:
 
 
 def _ours(one: Beside) -> str:
-    return wording.spread(one.ours, _FORMS[one.unit])
+    return one_figure(one) if one.longest else wording.spread(one.ours, _FORMS[one.unit])
 
 
-def _theirs(one: Beside) -> str:
+def one_figure(one: Beside) -> str:
+    """Ours without its range; `≥` where it was cut off."""
+    return wording.MISSING if one.value is None else f"{'≥ ' if one.is_cut_off else ''}{_FORMS[one.unit](one.value)}"
+
+
+def their_range(one: Beside) -> str:
+    """The published figure, from the least to the most."""
     form = _FORMS[one.unit]
     least, most = form(one.theirs.least), form(one.theirs.most)
     if least == most:
@@ -122,7 +132,8 @@ def _theirs(one: Beside) -> str:
     return f"{least.removesuffix(unit)}..{most}"
 
 
-def _misfit(one: Beside) -> str:
+def misfit(one: Beside) -> str:
+    """How far ours is from it, and whether that is within the goal."""
     if one.misfit is None:
         return wording.MISSING
     mark = "" if one.is_close is None else " ✓" if one.is_close else " ✗"
@@ -133,5 +144,4 @@ def _misfit(one: Beside) -> str:
 
 
 def _plain(one: Beside) -> str:
-    mean = wording.MISSING if one.ours is None else _FORMS[one.unit](one.ours.mean)
-    return f"{mean}\n{_theirs(one)}\n{_misfit(one)}"
+    return f"{one_figure(one)}\n{their_range(one)}\n{misfit(one)}"

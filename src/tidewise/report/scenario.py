@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from tidewise.core import format_duration
 from tidewise.experiments.comparison import Aggregate
-from tidewise.experiments.record import Run
+from tidewise.experiments.compressed import compressed_prices
+from tidewise.experiments.record import Run, RunRecord
 from tidewise.report import wording
 from tidewise.report.drawing import Shown, TimeAxis, time_axis
 from tidewise.report.figures import (
@@ -78,18 +79,33 @@ def facts(aggregates: Sequence[Aggregate]) -> str:
     record = aggregates[0].summaries[0].record
     seeds = wording.seeds(aggregates)
     origin = wording.origin(aggregates[0].scenario)
-    prices = record.prices
+    day_s = _day_s(record)
+    length = format_duration(record.duration_s)
+    # A compressed run is charged so much more for each of its hours; what a person pays is the plan's.
+    prices = record.prices if day_s is None else compressed_prices(record.prices, record.duration_s / day_s)
     return " · ".join(
         [
             f"{origin[0].upper()}{origin[1:]}",
-            format_duration(record.duration_s),
+            length if day_s is None else f"{format_duration(day_s)} in {length}",
             *([f"load {origin_of(record)}"] if origin_of(record) else []),
             f"{len(record.faults)} failures",
             f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(str(seed) for seed in seeds)}",
             f"promised: {wording.promises(record.promises)}",
             f"{prices.core_hour:g} {prices.currency} per core-hour and {prices.gib_hour:g} per GiB-hour",
+            *(
+                []
+                if day_s is None
+                else [f"costs are those of {format_duration(day_s)}, core-h and GiB-h those of the {length} that ran"]
+            ),
         ]
     )
+
+
+def _day_s(record: RunRecord) -> float | None:
+    """How long the time is that a compressed run shows; None where it shows its own."""
+    spark = record.plan.get("spark")
+    day_s = spark.get("day") if isinstance(spark, dict) else None
+    return float(day_s) if isinstance(day_s, int | float) and day_s > record.duration_s else None
 
 
 def _shown(aggregates: Sequence[Aggregate], runs: Sequence[Run], looks: Looks) -> list[Shown]:
@@ -117,7 +133,8 @@ def _figures(aggregates: Sequence[Aggregate], shown: Sequence[Shown], axis: Time
         "load",
         Figure(
             title="Load and forecast",
-            caption="Records that arrived per second, and the median that had been forecast for that time.",
+            caption="Records that arrived per second, and the median that a naive forecast had for that time. It is "
+            "there for comparison: policies that look ahead have forecasts of their own.",
             drawn=load_figure(shown, axis),
         ),
     )
