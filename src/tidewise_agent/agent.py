@@ -65,6 +65,11 @@ class Agent:
         self.kafka_group: str | None = None
         """The consumer group that the program's Kafka readers name; None: Spark makes up one for each query."""
         self._link = Link(host=spec.host, port=spec.port, hello=self._hello, handle=self._handle)
+        if spec.ends_unix_s is not None:
+            # From the beginning: a copy that never gets a context must leave as well.
+            last = threading.Timer(max(0.0, spec.ends_unix_s - time.time()), self._retire)
+            last.daemon = True
+            last.start()
 
     @property
     def spec(self) -> AgentSpec:
@@ -89,10 +94,6 @@ class Agent:
         self._introduced = True
         self._link.start()
         threading.Thread(target=self._watch, name="tidewise-watch", daemon=True).start()
-        if self._spec.ends_unix_s is not None:
-            last = threading.Timer(max(0.0, self._spec.ends_unix_s - time.time()), self._retire)
-            last.daemon = True
-            last.start()
         self._watch_for_the_end()
 
     def _leave_identity(self, jvm: DriverJvm) -> None:

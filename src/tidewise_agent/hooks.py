@@ -337,6 +337,12 @@ def _finish_writer(writer: Any, given: Mapping[str, Any]) -> None:
 def _start(writer: Any, plainly: Callable[[], Any], *, path: str | None = None, table: str | None = None) -> Any:
     agent = _agent()
     recipe = _recipe(writer)
+    if agent is not None and (agent.standby or agent.spec.copy is not None) and hasattr(writer, "_tidewise_query"):
+        # Left alone, it would write the program's own sink and checkpoint beside the job, and without the lease. A
+        # standby that has taken over is none any more.
+        why = "a standby or a copy starts no writer a second time: the job itself writes to its sink"
+        agent.problem("query-not-started", why)
+        raise RuntimeError(why)
     if agent is None or hasattr(writer, "_tidewise_query"):
         # A writer that is used twice builds two queries at once: it cannot be remembered, so it is left alone.
         return _left_alone(agent, plainly())

@@ -13,7 +13,15 @@ from typing import Any
 from tidewise_agent.jvm import DriverJvm
 from tidewise_agent.lease import Lease, bookkeeping_folder, local_path
 from tidewise_agent.ledger import Ledger
-from tidewise_agent.scratch import clone_checkpoint, note_scratch, numbers_in, remove
+from tidewise_agent.scratch import (
+    clone_checkpoint,
+    note_scratch,
+    numbers_in,
+    output_of,
+    owner_of,
+    remove,
+    remove_scratch,
+)
 from tidewise_agent.sink_log import fill_sink_log
 from tidewise_agent.spec import AgentSpec
 
@@ -164,7 +172,7 @@ class ManagedQuery:
         self._scratch = local / "_tidewise" / name
         for earlier in (local / "_tidewise").glob("warm-*"):
             # What was killed while it warmed up could not clear up after itself.
-            if earlier.name.removeprefix("warm-").removesuffix("-out") in {self._spec.application, *self._spec.gone}:
+            if owner_of(earlier) in {self._spec.application, *self._spec.gone}:
                 remove(earlier)
         note_scratch(Path(self._spec.identity_file).parent, self._scratch)
         if copy is None or not self._scratch.exists():
@@ -172,7 +180,7 @@ class ManagedQuery:
         writer = self.writer._df.writeStream
         if self.recipe.has_foreach_batch or self.recipe.format in _FILE_FORMATS:
             # Writing files takes code that has to warm up as well: they go where nobody looks.
-            writer = writer.foreachBatch(_write_to(self._scratch.with_name(f"{self._scratch.name}-out")))
+            writer = writer.foreachBatch(_write_to(output_of(self._scratch)))
             java_writer = writer._jwrite
         else:
             java_writer = writer._jwrite.format("noop")
@@ -207,8 +215,7 @@ class ManagedQuery:
     def remove_scratch(self) -> None:
         """Nothing is left of the warm-up."""
         if self._scratch is not None:
-            remove(self._scratch)
-            remove(self._scratch.with_name(f"{self._scratch.name}-out"))
+            remove_scratch(self._scratch)
             self._scratch = None
 
     def _now_runs(self, java_query: Any) -> None:

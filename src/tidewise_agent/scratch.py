@@ -7,17 +7,32 @@ import shutil
 from pathlib import Path
 
 _NOTES = "scratch.txt"
+_OUTPUT = "-out"
+_FRESH = "-new"
+"""Ends the name of a clone that is not complete."""
 
 
 def clone_checkpoint(checkpoint: Path, target: Path) -> int:
     """Link the checkpoint as of its last committed batch to `target`, which must not exist; that batch, or -1.
 
+    The clone is there as a whole or not at all: until it is, it lies beside under another name.
+
     Spark never changes a file of a checkpoint in place (it writes another and renames), so that links are as good as
     copies and take no time, however large the state is. The owner goes on meanwhile: the commits are listed first, and
     what vanishes under our hands is too old to be needed.
     """
+    if target.exists():
+        raise FileExistsError(f"{target} is there already")
+    fresh = _fresh(target)
+    remove(fresh)  # of one that was killed on the way
+    fresh.mkdir(parents=True)
+    last = _link_all(checkpoint, fresh)
+    fresh.rename(target)
+    return last
+
+
+def _link_all(checkpoint: Path, target: Path) -> int:
     last = max(numbers_in(checkpoint / "commits"), default=-1)
-    target.mkdir(parents=True)
     if last < 0:
         return last
     _link(checkpoint / "metadata", target / "metadata")
@@ -44,15 +59,35 @@ def note_scratch(home: Path, scratch: Path) -> None:
 def clear_up(home: Path) -> None:
     """Remove what the application of this folder cloned, and what it wrote into nowhere."""
     try:
-        noted = (home / _NOTES).read_text(encoding="utf-8").splitlines()
+        # A line that was cut short, by a kill or a full disk, may name a real checkpoint: only whole ones count.
+        noted = (home / _NOTES).read_text(encoding="utf-8").split("\n")[:-1]
     except FileNotFoundError:
         return
     for line in noted:
         scratch = Path(line)
-        # A line that was cut short by a kill must not name anything else.
-        if scratch.is_absolute() and scratch.name.startswith(("warm-", "copy-")):
-            remove(scratch)
-            remove(scratch.with_name(f"{scratch.name}-out"))
+        is_ours = scratch.parent.name == "_tidewise" and scratch.name.startswith(("warm-", "copy-"))
+        if is_ours and scratch.is_absolute():
+            remove_scratch(scratch)
+
+
+def output_of(scratch: Path) -> Path:
+    """Where a query on this clone writes to, for nobody to read."""
+    return scratch.with_name(f"{scratch.name}{_OUTPUT}")
+
+
+def _fresh(scratch: Path) -> Path:
+    return scratch.with_name(f"{scratch.name}{_FRESH}")
+
+
+def owner_of(folder: Path) -> str:
+    """The name that a clone to warm up on was given, of the clone itself or of what lies beside it."""
+    return folder.name.removeprefix("warm-").removesuffix(_OUTPUT).removesuffix(_FRESH)
+
+
+def remove_scratch(scratch: Path) -> None:
+    """Remove a clone, what was written on it, and what was to become one."""
+    for folder in (scratch, output_of(scratch), _fresh(scratch)):
+        remove(folder)
 
 
 def remove(folder: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tidewise_agent import hooks
 from tidewise_agent.agent import Agent
 from tidewise_agent.lease import Lease, LeaseRefusedError
 from tidewise_agent.queries import Recipe
@@ -265,6 +268,45 @@ def test_a_copy_that_comes_back_goes_on_from_where_it_was(make_agent: MakeAgent,
         *2 * [str(scratch)],
         str(checkpoint / "_tidewise" / "warm-a-3"),
     ]
+
+
+@pytest.mark.parametrize("copy", ["a-1", None])
+def test_a_copy_or_a_standby_starts_no_writer_twice(
+    make_agent: MakeAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copy: str | None
+) -> None:
+    agent, writer = make_agent(standby=True, copy=copy), CopyWriter()
+    writer._tidewise_recipe = recipe(_committed(tmp_path / "c"), format="kafka")  # type: ignore[attr-defined]  # a hook's
+    monkeypatch.setattr(hooks, "_agent", lambda: agent)
+    plainly: list[str] = []
+
+    def start() -> object:
+        return hooks._start(writer, lambda: plainly.append("the program's own query"))
+
+    start()
+    writer.elsewhere.started[0].stop()  # it has failed, and the program tries again
+    with pytest.raises(RuntimeError, match="starts no writer a second time"):
+        start()
+    assert plainly == [], "the sink of the job was written without a lease"
+    assert [message["code"] for message in told(agent, "problem")] == ["query-not-started"]
+    agent.standby = False  # it has taken over; a copy never does
+    if copy is None:
+        start()
+        assert plainly == ["the program's own query"]
+    else:
+        with pytest.raises(RuntimeError, match="starts no writer a second time"):
+            start()
+
+
+def test_a_copy_leaves_when_its_time_is_over_though_it_never_had_a_context(
+    make_agent: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = threading.Event()
+    monkeypatch.setattr("tidewise_agent.agent.os._exit", lambda _code: left.set())
+    make_agent(standby=True, copy="a-1", ends_unix_s=time.time() + 60.0)
+    assert not left.wait(timeout=0.3)
+    agent = make_agent(standby=True, copy="a-1", ends_unix_s=time.time() - 5.0)
+    agent._jvm = None
+    assert left.wait(timeout=10.0)
 
 
 @pytest.mark.parametrize(("formats", "why"), [({"json"}, None), ({"socket"}, "may not be read a second time")])

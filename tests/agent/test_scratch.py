@@ -119,3 +119,44 @@ def test_what_was_noted_is_cleared_up_and_nothing_else(tmp_path: Path) -> None:
     clear_up(home)
     assert sorted(path.name for path in (tmp_path / "c" / "_tidewise").iterdir()) == ["copy-other", "lease"]
     assert kept.is_dir()
+
+
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_a_note_that_was_cut_short_does_not_cost_a_checkpoint(tmp_path: Path, ending: str) -> None:
+    """As a full disk leaves it: of .../copy-orders/_tidewise/copy-K only .../copy-orders is there."""
+    home, checkpoint = tmp_path / "application", tmp_path / "copy-orders"
+    for folder in (home, checkpoint / "commits", checkpoint / "_tidewise" / "copy-K"):
+        folder.mkdir(parents=True)
+    (home / "scratch.txt").write_text(f"{checkpoint}{ending}", encoding="utf-8")
+    clear_up(home)
+    # Not even one that would be right: the rest of its name may be missing.
+    (home / "scratch.txt").write_text(str(checkpoint / "_tidewise" / "copy-K"), encoding="utf-8")
+    clear_up(home)
+    assert (checkpoint / "commits").is_dir()
+    assert (checkpoint / "_tidewise" / "copy-K").is_dir()
+
+
+def test_a_clone_is_there_as_a_whole_or_not_at_all(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, clone = tmp_path / "application", tmp_path / "c" / "_tidewise" / "copy-a"
+    home.mkdir()
+    note_scratch(home, clone)
+    real = os.link
+
+    def link(source: Path, target: Path) -> None:
+        if source.name == "2":
+            raise KeyboardInterrupt
+        real(source, target)
+
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "link", link)
+            with pytest.raises(KeyboardInterrupt):
+                clone_checkpoint(checkpoint, clone)
+        assert not clone.exists(), "half a clone would be gone on from"
+    assert clone_checkpoint(checkpoint, clone) == 3
+    assert [path.name for path in clone.parent.iterdir()] == ["copy-a"]
+    clone.rename(clone.with_name("copy-a-new"))
+    clear_up(home)
+    assert list(clone.parent.iterdir()) == []

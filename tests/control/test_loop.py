@@ -38,7 +38,7 @@ from tidewise.core import (
 )
 
 from .drive import drive
-from .fakes import LastValue, ScriptedPolicy, because, build_loop, config, follow, observation
+from .fakes import SPACE, LastValue, ScriptedPolicy, because, build_loop, config, follow, observation
 
 
 def started(loop: Loop, *, executors: int = 4, reported_s: float | None = 10.0) -> Loop:
@@ -251,6 +251,18 @@ def test_one_profile_at_a_time_and_its_result_reaches_the_policy() -> None:
     loop.handle(ProfileFinished(at_s=81.0, outcome=outcome))
     assert list(loop.state.profiles) == [outcome]
     assert loop.unfinished() == ()
+
+
+@pytest.mark.parametrize(("interval_s", "measured_s"), [(1.0, 20.0), (90.0, 180.0)])
+def test_a_profile_may_take_long_enough_for_batches_to_be_committed(interval_s: float, measured_s: float) -> None:
+    """An engine may measure for two commit intervals; besides, everything may take three times as long."""
+    wanted = replace(config(2), commit_interval_s=interval_s)
+    policy = ScriptedPolicy(lambda _: Profile(candidates=(wanted,), reason=because("learn"), settle_s=10, measure_s=20))
+    space = replace(SPACE, commit_interval_s=(1.0, 90.0))
+    loop = started(build_loop(policy, space=space, settings=LoopSettings(deadline_minimum_s=120.0)))
+    requested = loop.handle(Ticked(at_s=10.0)).events[-1]
+    assert isinstance(requested, ProfileRequested)
+    assert requested.request.deadline_s == 10.0 + 120.0 + 3.0 * (10.0 + measured_s)
 
 
 @pytest.mark.parametrize(

@@ -344,10 +344,12 @@ class Loop:
 
     def _profile_takes_s(self, decision: Profile) -> float:
         """The longest that a profile may take."""
-        takes_s = decision.settle_s + decision.measure_s
+        interval_s = max(each.commit_interval_s for each in decision.candidates)
+        # Where batches are rare, an engine may measure for longer than it was told, so that one is committed meanwhile.
+        takes_s = decision.settle_s + max(decision.measure_s, 2 * interval_s)
         if decision.inject_failure:
             # It is broken just before a commit, and looked at until it has recovered or is given up.
-            takes_s += max(each.commit_interval_s for each in decision.candidates)
+            takes_s += interval_s
         limit_s = decision.recovery_limit_s if decision.inject_failure else 0.0
         return self._settings.deadline_minimum_s + self._settings.profile_deadline_factor * takes_s + limit_s
 

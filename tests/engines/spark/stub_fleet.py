@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tidewise.control.clock import SystemClock
-from tidewise.core import Configuration, JobStatus, ProfileOutcome, ProfileRequest, Reason
+from tidewise.core import Configuration, InvalidValueError, JobStatus, ProfileOutcome, ProfileRequest, Reason
 from tidewise.engines.spark.application import Application
 from tidewise.engines.spark.book import Book
 from tidewise.engines.spark.cgroups import CpuLimits
@@ -24,9 +24,11 @@ from tidewise.engines.spark.program import SparkProgram
 from tidewise.engines.spark.reports import Reporter
 from tidewise.host.processes import ProcessIdentity, wait_until
 
-START = Configuration(executors=1, cores_per_executor=1.0, memory_mib_per_executor=1024, state_partitions=2)
+START = Configuration(
+    executors=1, cores_per_executor=1.0, memory_mib_per_executor=1024, commit_interval_s=0.2, state_partitions=2
+)
 RATE_PER_S = 1000.0
-LONG_S = 20.0
+LONG_S = 40.0
 
 
 @dataclass
@@ -35,6 +37,8 @@ class StubCluster:
 
     room: int = 4
     blind: str | None = None
+    is_silent: bool = False
+    """It does not tell whether anything fits."""
     fleet: Fleet | None = None
     most_copies: int = 0
     """How many copies were there at once, at most."""
@@ -48,8 +52,12 @@ class StubCluster:
     def capacity(self) -> Capacity | None:
         return None
 
-    def fits(self, *, count: int, slots: int, memory_mib: int) -> bool | None:  # noqa: ARG002 -- the port's shape
+    def fits(self, *, count: int, slots: int, memory_mib: int) -> bool | None:
         assert self.fleet is not None
+        if min(count, slots, memory_mib) < 1:
+            raise InvalidValueError("executors are placed by counts of 1 or more")
+        if self.is_silent:
+            return None
         taken = sum(one.configuration.executors for one in self.fleet.applications.values())
         return count <= self.room - taken
 

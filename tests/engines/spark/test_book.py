@@ -67,6 +67,14 @@ def test_a_book_comes_back_as_it_was(tmp_path: Path) -> None:
     assert changed.outcome("r") is None, "a book was changed in place"
 
 
+@pytest.mark.parametrize("profile", [{}, {"request_id": "p", "candidates": []}])
+def test_a_profile_of_another_version_is_forgotten(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, profile: dict[str, object]
+) -> None:
+    assert Book.new(tmp_path).having(profile=profile).profile_on is None
+    assert "cannot be read, so it is forgotten" in caplog.text
+
+
 def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
     before = os.umask(0)
     try:

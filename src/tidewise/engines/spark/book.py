@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from tidewise.core import BadInputError, ChangeOutcome, Configuration, ProfileOutcome, ProfileRequest
 from tidewise.host.private_files import write_private
+
+_LOG = logging.getLogger(__name__)
 
 _FILE = "job.json"
 _OUTCOME = TypeAdapter(ChangeOutcome)
@@ -106,7 +109,12 @@ class Book:
 
     @property
     def profile_on(self) -> ProfileRequest | None:
-        return None if self.profile is None else _PROFILE.validate_python(self.profile)
+        """None also where another version has written down what this one cannot read."""
+        try:
+            return None if self.profile is None else _PROFILE.validate_python(self.profile)
+        except ValidationError as error:
+            _LOG.warning("The profile that was on cannot be read, so it is forgotten: %s", error)
+            return None
 
     def with_profile(self, request: ProfileRequest) -> Self:
         return self.having(profile=_PROFILE.dump_python(request, mode="json"))

@@ -136,7 +136,9 @@ class SparkEngine:
             )
             fleet.book = fleet.book.with_outcome(outcome)
         profile = fleet.book.profile_on
-        if profile is not None:
+        if profile is None:
+            fleet.book = fleet.book.having(profile=None)
+        else:
             why = "the controller was restarted while the profile was on"
             fleet.book = fleet.book.with_profile_outcome(nothing_measured(profile, self._clock.now_s(), why))
         return self._job(fleet)
@@ -163,9 +165,7 @@ class SparkEngine:
         with fleet.news:
             if holder is not None:
                 fleet.active_key = holder
-        for application in list(fleet.applications.values()):
-            if application.key != fleet.active_key:
-                fleet.end_for_sure(application)
+        self._end_all_but_active(fleet)
         fleet.clear_up()
         with fleet.news:
             active = fleet.applications.get(fleet.active_key or "")
@@ -183,6 +183,15 @@ class SparkEngine:
             fleet.reporter.status(JobStatus.DOWN, self._clock.now_s())
             fleet.tell_configuration()
         return active
+
+    @staticmethod
+    def _end_all_but_active(fleet: Fleet) -> None:
+        for application in [one for one in fleet.applications.values() if one.key != fleet.active_key]:
+            if application.copy is None:
+                fleet.end_for_sure(application)
+            elif not fleet.end(application):
+                # It writes nothing that anybody reads, so that the job need not wait for it.
+                _LOG.warning("It cannot be confirmed yet that the copy %s is gone", application.key)
 
     @staticmethod
     def _correct(active: Application) -> None:

@@ -290,6 +290,16 @@ class Fleet:
         )
         return found is not False
 
+    def has_room_for_copy(self, configuration: Configuration) -> bool:
+        """Whether a copy finds a place beside all that runs, as far as that is known; PermanentError: it never will."""
+        check_memory(configuration.memory_mib_per_executor)
+        found = self.cluster.fits(
+            count=configuration.executors,
+            slots=configuration.slots_per_executor,
+            memory_mib=heap_mib(configuration.memory_mib_per_executor),
+        )
+        return found is True
+
     def expect_room(self, configuration: Configuration) -> None:
         """PermanentError where the cluster cannot hold an application of this configuration."""
         if not self.fits(configuration, configuration.executors):

@@ -19,6 +19,7 @@ from tidewise.core import (
     Configuration,
     ImpossibleChangeError,
     JobStatus,
+    Mechanism,
     Meter,
     Observation,
     PermanentError,
@@ -98,15 +99,16 @@ class SparkJob:
         if request.mechanism not in {cost.mechanism for cost in self._changes}:
             offered = ", ".join(cost.mechanism for cost in self._changes)
             raise ImpossibleChangeError(f"the engine does not offer {request.mechanism}; it offers {offered}")
-        if self._stopped or self._supervisor.ended or self._supervisor.given_up is not None:
+        if self._stopped or self._supervisor.stopping or self.ended is not None:
             raise PermanentError("the job has ended, so it cannot be changed")
         if not self._busy.acquire(blocking=False):
             raise TemporaryError("another change is on, or the driver is being replaced", retry_after_s=2.0)
         try:
-            if self._copies.is_on and not self._fleet.fits(request.target, executors_needed(self._fleet, request)):
-                self._copies.end("a change of the job needed the room")
+            needed = executors_needed(self._fleet, request)
+            self._send_copies_away(request, has_room=not self._copies.is_on or self._fleet.fits(request.target, needed))
             check(self._fleet, request, state_mib=self._state_mib())
             with self._fleet.news:
+                self._send_copies_away(request, has_room=True)  # a profile may have begun meanwhile
                 self._fleet.book = self._fleet.book.having(change=request.request_id)
             threading.Thread(
                 target=self._carry_out, args=(request,), name=f"spark-{request.mechanism}", daemon=True
@@ -114,6 +116,15 @@ class SparkJob:
         except BaseException:
             self._busy.release()
             raise
+
+    def _send_copies_away(self, request: ChangeRequest, *, has_room: bool) -> None:
+        """TemporaryError while copies are there that could take what the change needs; they are made to leave."""
+        grows = executors_needed(self._fleet, request) > 0
+        beside = request.mechanism is Mechanism.QUERY_RESTART or (
+            request.mechanism is Mechanism.LIVE and not (grows and self._copies.is_coming_up)
+        )
+        if (not has_room or not beside) and self._copies.cut_short("a change of the job needed the room"):
+            raise TemporaryError("the copies of the job are leaving to make room", retry_after_s=1.0)
 
     def change_outcome(self, request_id: str) -> ChangeOutcome | None:
         with self._fleet.news:
@@ -141,31 +152,31 @@ class SparkJob:
         with self._fleet.news:
             if self._stopped:
                 return
-            self._charge()
-            self._stopped = True
-            self._supervisor.stopping = True
             checkpoints = self._checkpoints()
-        self._copies.end("the job was stopped")
+        self._stop_watching("the job was stopped")
         self._end_gracefully()
         self._audit("the end", checkpoints)
         self.leave()
 
     def kill(self) -> None:
         """End every application at once; a batch that is on is replayed by whoever comes next."""
-        with self._fleet.news:
-            self._stopped = True
-            self._supervisor.stopping = True
-        self._copies.end("the job was killed")
+        self._stop_watching("the job was killed")
         for application in self._close_doors():
             self._fleet.end(application)
         self.leave()
 
     def leave(self) -> None:
         """Stop watching; the job goes on, and another controller may take it back."""
-        with self._fleet.news:
-            self._stopped = True
-        self._copies.end("the controller left the job")
+        self._stop_watching("the controller left the job")
         self._fleet.close()
+
+    def _stop_watching(self, why: str) -> None:
+        """The copies leave first: they are paid for until they are gone."""
+        self._supervisor.stopping = True
+        self._copies.close(why)
+        with self._fleet.news:
+            self._charge()
+            self._stopped = True
 
     # Beyond the port
 
@@ -307,6 +318,7 @@ class SparkJob:
     def _tick(self) -> None:
         while not self._stopped:
             self._guarded(self._supervisor.look)
+            self._guarded(self._copies.look)
             self._guarded(self._sample)
             self._guarded(self._keep_books)
             recoveries = self._supervisor.recoveries

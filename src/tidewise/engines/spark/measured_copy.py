@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tidewise.core import (
@@ -31,6 +31,8 @@ _LOOK_S = 0.5
 """How often new executors of a copy are looked for, to hold them back."""
 _TOLD_WITHIN_S = 1.0
 """A batch is told of within this time of its commit."""
+_SPARE_S = 2.0
+"""What is left over when a copy that does not catch up has to be measured at last."""
 _SHORTEST_S = 0.2
 """Nothing is measured for less."""
 _WEIGHT = 10
@@ -70,7 +72,7 @@ class MeasuredCopy:
         self.candidate = candidate
         self._cut = cut
         self._why = why
-        self._measure_s = max(_SHORTEST_S, request.measure_s)
+        self._measure_s = measures_for_s(request, candidate)
         self._record = CopyRecord(
             candidate,
             latency=fleet.reporter.latency,
@@ -117,7 +119,7 @@ class MeasuredCopy:
             latency_p95_s=report.latency_p95_s,
             busy_share=report.busy_share,
             recovery_s=self._shown.recovery_s,
-            detail=self._shown.detail,
+            detail=self._shown.detail or self._detail,
         )
 
     def _go(self) -> None:
@@ -142,17 +144,20 @@ class MeasuredCopy:
         try:
             application = self._launch(None)
             self._come_up(application)
+            self._catch_up(application)
             from_s = fleet.clock.now_s() + request.settle_s
             self._pass(application, until_s=from_s + self._measure_s + _TOLD_WITHIN_S)
             with fleet.news:
-                self._shown = _Shown(report=self._record.measured(from_s))
+                measured = self._record.measured(from_s)
+            self._shown = _Shown(report=measured.observation, detail=measured.detail)
             if request.inject_failure:
-                self._break(application, self._shown.report)
+                self._break(application, self._shown, from_s)
         finally:
-            for application in self._launched:
-                # Also one that was ended before: its scratch checkpoint was kept for the next.
+            # Also one that was ended before: its scratch checkpoint was kept for the next, which therefore goes first.
+            for application in reversed(self._launched):
                 if not fleet.end(application):
                     _LOG.warning("It cannot be confirmed that all of the copy %s is gone", application.key)
+                    break
 
     def _launch(self, scratch: str | None) -> Application:
         fleet = self._fleet
@@ -193,6 +198,19 @@ class MeasuredCopy:
         with fleet.news:
             self._record.is_up = True
 
+    def _catch_up(self, application: Application) -> None:
+        """Let it work off what came while it was started, as long as there is time to measure it afterwards."""
+        request = self._request
+        needed_s = request.settle_s + self._measure_s + _TOLD_WITHIN_S + _SPARE_S
+        if request.inject_failure:
+            needed_s += self.candidate.commit_interval_s + request.recovery_limit_s
+
+        def has_caught_up() -> bool:
+            with self._fleet.news:
+                return self._record.has_caught_up()
+
+        self._wait(application, has_caught_up, until_s=request.deadline_s - needed_s)
+
     def _limit(self, application: Application) -> None:
         """The boost that lets JVMs start would be measured with the rest."""
         limits, spark_id = self._fleet.cluster.cpu_limits, application.spark_id
@@ -206,7 +224,7 @@ class MeasuredCopy:
 
     # Failures
 
-    def _break(self, application: Application, report: Observation) -> None:
+    def _break(self, application: Application, shown: _Shown, from_s: float) -> None:
         """Break it just before its next commit and watch how it gets over that."""
         fleet, request = self._fleet, self._request
         self._wait_for_the_worst_moment(application)
@@ -218,7 +236,11 @@ class MeasuredCopy:
             with fleet.news:
                 down_until_s = broken_s if kill is not None else self._works_since_s(broken_s, now_s)
                 return self._record.recovery(
-                    broken_s=broken_s, down_until_s=down_until_s, now_s=now_s, limit_s=request.recovery_limit_s
+                    from_s=from_s,
+                    broken_s=broken_s,
+                    down_until_s=down_until_s,
+                    now_s=now_s,
+                    limit_s=request.recovery_limit_s,
                 )
 
         try:
@@ -229,11 +251,11 @@ class MeasuredCopy:
                 kill()
             until_s = min(broken_s + request.recovery_limit_s, request.deadline_s)
             self._wait(application, lambda: not isinstance(recovery(), Censored), until_s=until_s, poll_s=_LOOK_S)
-            self._shown = _Shown(report=report, recovery_s=recovery())
+            self._shown = replace(shown, recovery_s=recovery())
         except (CopyFailedError, TemporaryError, PermanentError, OSError) as error:
             found = recovery()
             at_least = found if isinstance(found, Censored) else Censored(at_least=found)
-            self._shown = _Shown(report=report, recovery_s=at_least, detail=str(error))
+            self._shown = replace(shown, recovery_s=at_least, detail=str(error))
 
     def _works_since_s(self, broken_s: float, now_s: float) -> float:
         """When a driver that was killed had been replaced and every query had committed again; `now_s`: not yet."""
@@ -308,6 +330,11 @@ class MeasuredCopy:
             name = executor.executor_id
             if (key := f"{spark_id}.{name}") not in self._held_back and limits.set_weight(spark_id, name, _WEIGHT):
                 self._held_back.add(key)
+
+
+def measures_for_s(request: ProfileRequest, candidate: Configuration) -> float:
+    """How long a copy is measured: long enough for a batch to be committed meanwhile."""
+    return max(_SHORTEST_S, request.measure_s, 2 * candidate.commit_interval_s)
 
 
 def nothing(candidate: Configuration, detail: str) -> ProfileMeasurement:

@@ -42,10 +42,11 @@ class Recovery:
 class Supervisor:
     """Replaces drivers; one thread at a time calls `look`, and recovery runs in a thread of its own."""
 
-    def __init__(self, fleet: Fleet, *, busy: threading.Lock, make_room: Callable[[str], None]) -> None:
+    def __init__(self, fleet: Fleet, *, busy: threading.Lock, make_room: Callable[[str], bool]) -> None:
         """`busy` is held by whoever changes the job: a recovery and a change never meet.
 
-        `make_room` ends what runs beside the job only to be measured; it is told why, and does not wait.
+        `make_room` ends what runs beside the job only to be measured; it is told why, does not wait, and says whether
+        there was anything.
         """
         self._fleet = fleet
         self._busy = busy
@@ -57,6 +58,8 @@ class Supervisor:
         self._recovering = False
         self._healing = False
         self._warming_since_s: float | None = None
+        self._never_fits: Configuration | None = None
+        """A standby of this one finds no room even where nothing is measured."""
         self.recoveries: list[Recovery] = []
         self.given_up: str | None = None
         """Why the job is not started again any more."""
@@ -233,7 +236,7 @@ class Supervisor:
             if standby is not None and standby.configuration != active.configuration:
                 fleet.retire(standby)
                 standby = None
-            if standby is None and fleet.fits(active.configuration, active.configuration.executors):
+            if standby is None and self._has_room_for_standby(active.configuration):
                 standby = fleet.launch(active.configuration, standby=True)
                 with fleet.news:
                     fleet.standby_key = standby.key
@@ -248,6 +251,15 @@ class Supervisor:
             _LOG.warning("The standby is not ready: %s", error)
         finally:
             self._busy.release()
+
+    def _has_room_for_standby(self, configuration: Configuration) -> bool:
+        """Whether it fits now; what is only measured gives way, unless that would not help."""
+        if self._fleet.fits(configuration, configuration.executors):
+            self._never_fits = None
+            return True
+        if configuration != self._never_fits and not self._make_room("the job's standby needed the room"):
+            self._never_fits = configuration
+        return False
 
     @property
     def standby_is_warm(self) -> bool:
