@@ -302,7 +302,8 @@ def test_a_copy_leaves_when_its_time_is_over_though_it_never_had_a_context(
 ) -> None:
     left = threading.Event()
     monkeypatch.setattr("tidewise_agent.agent.os._exit", lambda _code: left.set())
-    make_agent(standby=True, copy="a-1", ends_unix_s=time.time() + 60.0)
+    # A day: by then this process, which it would end, has long ended by itself.
+    make_agent(standby=True, copy="a-1", ends_unix_s=time.time() + 86_400.0)
     assert not left.wait(timeout=0.3)
     agent = make_agent(standby=True, copy="a-1", ends_unix_s=time.time() - 5.0)
     agent._jvm = None
