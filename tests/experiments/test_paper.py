@@ -287,6 +287,7 @@ def test_on_spark_an_impossible_promise_leaves_nothing_behind(tmp_path: Path) ->
 LONG = GOOD.replace('duration = "1h"', 'duration = "24h"').replace("seeds = [1, 2]", "seeds = [1, 2, 3, 4]")
 
 
+@pytest.mark.soak  # two experiments each, killed and gone on with: 50 s each on two cores
 @pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("victim", ["all of it", "the workers"])
 def test_killed_in_the_middle_it_goes_on_with_what_is_missing(tmp_path: Path, victim: str) -> None:
