@@ -341,3 +341,19 @@ def test_a_full_disk_leaves_no_run_behind(tmp_path: Path, monkeypatch: pytest.Mo
         run_experiment(Experiment(write_plan(tmp_path)), tmp_path / "runs", created=DATE)
     with pytest.raises(BadInputError, match="no finished run"):
         find_runs([tmp_path / "runs"])
+
+
+def test_a_plan_with_another_policy_and_seed_keeps_the_runs_that_it_had(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    shutil.copytree(home, folder)
+    before = (folder / "waves-static-1" / "run.json").stat().st_mtime_ns
+    more = GOOD.replace("seeds = [1, 2]", "seeds = [1, 2, 3]") + '\n[[policies]]\npolicy = "ds2"\n'
+    runs = run_experiment(Experiment(write_plan(tmp_path, more)), folder, created=DATE)
+    assert len(runs) == 9
+    assert missing_runs(find_runs([folder])) == ()
+    assert (folder / "waves-static-1" / "run.json").stat().st_mtime_ns == before
+    with pytest.raises(BadInputError, match="exists already and is not a try of this plan"):
+        run_experiment(Experiment(write_plan(tmp_path)), folder, created=DATE)  # ds2 is not in it
+    other = more.replace("target_cpu = 0.5", "target_cpu = 0.6")
+    with pytest.raises(BadInputError, match="exists already and is not a try of this plan"):
+        run_experiment(Experiment(write_plan(tmp_path, other)), folder, created=DATE)

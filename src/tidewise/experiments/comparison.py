@@ -17,6 +17,9 @@ from tidewise.experiments.record import Run, RunRecord
 
 BASELINE_POLICY = "static"
 
+_LISTS = ("loads", "policies", "seeds")
+"""What the runs of a plan are made of."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
@@ -113,14 +116,17 @@ def by_scenario(aggregates: Iterable[Aggregate]) -> list[tuple[Aggregate, ...]]:
 
 
 def missing_runs(runs: Iterable[Run]) -> tuple[str, ...]:
-    """One sentence for each plan of which only some runs are here: it was stopped, or some were left out."""
+    """One sentence for each plan of which only some runs are here: it was stopped, or some were left out.
+
+    A plan that has got more policies, loads or seeds between two tries is one plan.
+    """
     plans: dict[str, tuple[str, set[str], set[str]]] = {}
     for run in runs:
         plan = run.record.plan
-        key = json.dumps(plan, sort_keys=True)
-        if key not in plans:
-            plans[key] = (str(plan.get("name", "?")), set(_names_in(plan)), set())
-        plans[key][2].add(run.record.name)
+        key = json.dumps({key: value for key, value in plan.items() if key not in _LISTS}, sort_keys=True)
+        _, wanted, found = plans.setdefault(key, (str(plan.get("name", "?")), set(), set()))
+        wanted.update(_names_in(plan))
+        found.add(run.record.name)
     return tuple(
         f"{len(wanted & found)} of the {len(wanted)} runs of the plan {name!r} are here; "
         f"missing: {', '.join(sorted(wanted - found)[:5])}{', ...' if len(wanted - found) > 5 else ''}"
@@ -135,7 +141,7 @@ def run_name(load: str, policy: str, seed: int) -> str:
 
 
 def _names_in(plan: Mapping[str, JsonValue]) -> Iterator[str]:
-    loads, policies, seeds = (plan.get(key) for key in ("loads", "policies", "seeds"))
+    loads, policies, seeds = (plan.get(key) for key in _LISTS)
     if not (isinstance(loads, list) and isinstance(policies, list) and isinstance(seeds, list)):
         return
     for load, policy, seed in itertools.product(loads, policies, seeds):
