@@ -270,4 +270,4 @@ def test_reading_only_the_beginning_of_the_output_is_no_error(tmp_path: Path) ->
     command = f"{sys.executable} -m tidewise.cli policies | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
     assert done.stderr == ""
-    assert done.stdout.startswith("static")
+    assert done.stdout.startswith("tidewise")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidewise.core import Configuration, Mechanism, Policy
-from tidewise.policies import BestFixed, Ds2, Reactive, Static
+from tidewise.policies import BestFixed, Ds2, Reactive, Static, Tidewise
 from tidewise.testing import PolicyConformance
 
 
@@ -47,3 +47,13 @@ class TestDs2AsInDemeter(PolicyConformance):
 class TestDs2InAHurry(PolicyConformance):
     def make_policy(self) -> Policy:
         return Ds2(metric_window_s=10.0, stabilisation_s=0.0, scale_down_interval_s=0.0, catch_up_s=0.0)
+
+
+class TestTidewise(PolicyConformance):
+    def make_policy(self) -> Policy:
+        return Tidewise()
+
+
+class TestTidewiseThatRedeploys(PolicyConformance):
+    def make_policy(self) -> Policy:
+        return Tidewise(continuous=True, mechanism=Mechanism.REDEPLOY)

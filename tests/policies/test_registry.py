@@ -11,10 +11,20 @@ from typing import Any, ClassVar
 import pytest
 
 from tidewise.core import BadInputError, Configuration, Decision, Keep, Mechanism, Observation, Reason, Situation
-from tidewise.policies import BestFixed, Ds2, Reactive, Static, describe, find_policy, make_policy, policy_names
+from tidewise.policies import (
+    BestFixed,
+    Ds2,
+    Reactive,
+    Static,
+    Tidewise,
+    describe,
+    find_policy,
+    make_policy,
+    policy_names,
+)
 from tidewise.policies import registry as registry_module
 
-OWN = ("static", "best-fixed", "reactive", "ds2", "rescaler", "tidalscale", "phoebe", "twres", "demeter")
+OWN = ("tidewise", "static", "best-fixed", "reactive", "ds2", "rescaler", "tidalscale", "phoebe", "twres", "demeter")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +73,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, *offers: tuple[str, str, str]) -> Non
 def test_the_built_in_policies_are_there_whatever_the_metadata_says(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch)
     assert policy_names() == OWN
-    assert [find_policy(name) for name in policy_names()[:4]] == [Static, BestFixed, Reactive, Ds2]
+    assert [find_policy(name) for name in policy_names()[:5]] == [Tidewise, Static, BestFixed, Reactive, Ds2]
 
 
 def test_stale_metadata_of_this_package_is_of_no_account(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +120,7 @@ def test_a_broken_package_is_named(monkeypatch: pytest.MonkeyPatch, value: str, 
 def test_an_unknown_name_gets_the_nearest_one_or_the_list() -> None:
     with pytest.raises(BadInputError, match=r"no policy 'reactiv'; did you mean 'reactive'\?"):
         find_policy("reactiv")
-    with pytest.raises(BadInputError, match="no policy 'xyz'; known: static, best-fixed"):
+    with pytest.raises(BadInputError, match="no policy 'xyz'; known: tidewise, static, best-fixed"):
         find_policy("xyz")
 
 
@@ -178,6 +188,6 @@ def test_defaults_are_written_as_a_plan_would() -> None:
             try:
                 readable[name] = int(default) if default.isdigit() else float(default)
             except ValueError:
-                readable[name] = default
+                readable[name] = {"true": True, "false": False}.get(default, default)
         required = {"configuration": Configuration(executors=1)} if described.name == "best-fixed" else {}
         assert make_policy(described.name, {**readable, **required}) == make_policy(described.name, required)

@@ -36,7 +36,7 @@ def report(number: int, **changed: object) -> Observation:
 
 
 def said(reports: list[Observation]) -> list[Evidence]:
-    stretches = Stretches(settle_s=60.0)
+    stretches = Stretches(settle_s=60.0, shortest_s=60.0)
     return [evidence for each in reports if (evidence := stretches.add(each)) is not None]
 
 

@@ -216,3 +216,30 @@ def test_a_handover_costs_its_double_running_and_a_restart_its_gap() -> None:
     assert cost_of_change(small, large, handover, prices) == pytest.approx(1.0)
     restart = replace(handover, gap_s=1800.0, runs_double=False)
     assert cost_of_change(large, small, restart, prices) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("physics", [Physics(), CONTINUOUS])
+def test_latencies_at_many_loads_are_those_of_one_load_at_a_time(physics: Physics) -> None:
+    model = Latency(physics)
+    seen = Configuration(executors=4, commit_interval_s=10.0)
+    for load in (0.2, 0.4, 0.6, 0.8):
+        for _ in range(4):
+            model.learn(seen, 1e4 * load, p50_s=5.0 + load, p95_s=9.0 + 2.0 * load, p99_s=None, busy_share=load)
+    model.refit(Capacity(physics))
+    loads = np.log([0.1, 0.5, 0.9, 1.3])
+    rows = [seen, seen.with_executors(2), Configuration(executors=4, commit_interval_s=0.0)]
+    spreads = np.array([0.05, 0.1, 0.3])
+    means, sds = model.p95_by_load(Candidates.listing(rows), loads, spreads)
+    assert means.shape == sds.shape == (3, 4)
+    for row, configuration in enumerate(rows):
+        # One at a time, so that nothing is bent to keep the order of resources.
+        one = Candidates.listing([configuration])
+        for place, load in enumerate(loads):
+            said = model.predict(one, np.array([load]), spreads[row : row + 1]).p95
+            assert means[row, place] == pytest.approx(said.log_mean[0])
+            assert sds[row, place] == pytest.approx(said.log_sd[0])
+
+
+def test_latencies_at_many_loads_need_a_fit_too() -> None:
+    with pytest.raises(InvalidValueError, match="refit"):
+        Latency(Physics()).p95_by_load(TABLE, np.log([0.5]), np.zeros(len(TABLE)))

@@ -344,3 +344,35 @@ MODELS = {
     for micro_batch in (False, True)
     for seed in range(4)
 }
+
+
+def test_recoveries_that_were_measured_coarsely_teach_less() -> None:
+    def after(resolution_s: float) -> RecoveryModel:
+        model = RecoveryModel(CONTINUOUS)
+        for share in (0.3, 0.4, 0.5):
+            model.learn(
+                KIND,
+                truth_s(share, down_s=120.0),
+                configuration=Configuration(executors=4, commit_interval_s=10.0),
+                rate_per_s=share * CAPACITY,
+                capacity=believed(),
+                resolution_s=resolution_s,
+            )
+        return model
+
+    untaught = said_s(RecoveryModel(CONTINUOUS), 0.4)
+    fine, coarse, blurred = (said_s(after(resolution_s), 0.4) for resolution_s in (1.0, 60.0, 2000.0))
+    # Less of the way from what is usual to what was seen.
+    assert untaught < blurred < coarse < fine
+
+
+def test_a_resolution_has_to_be_a_time() -> None:
+    with pytest.raises(InvalidValueError, match="resolution_s"):
+        RecoveryModel(CONTINUOUS).learn(
+            KIND,
+            60.0,
+            configuration=Configuration(executors=4),
+            rate_per_s=1.0,
+            capacity=believed(),
+            resolution_s=0.0,
+        )

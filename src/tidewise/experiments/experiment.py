@@ -13,6 +13,7 @@ from tidewise.core import (
     BadInputError,
     Configuration,
     ConfigurationSpace,
+    Forecaster,
     Mechanism,
     Policy,
     Prices,
@@ -33,7 +34,8 @@ from tidewise.experiments.plan_checks import (
 )
 from tidewise.experiments.record import FaultRecord
 from tidewise.experiments.toml_file import TomlFile
-from tidewise.policies import BestFixed, Static, make_policy
+from tidewise.forecast import Naive, make_forecaster
+from tidewise.policies import BestFixed, Static, Tidewise, make_policy
 from tidewise.workload import Load, Rates
 
 
@@ -181,6 +183,18 @@ def _profile(name: str, folder: Path) -> SimulatorProfile:
 def changes_the_job(policy: Policy) -> bool:
     """Whether this policy ever moves a job away from where it started."""
     return not isinstance(policy, Static | BestFixed)
+
+
+def forecaster_of(policy: Policy) -> Forecaster | None:
+    """The forecaster that this policy plans with, as it names it; the plainest one where it names none.
+
+    None for a policy that never changes anything.
+    """
+    if not changes_the_job(policy):
+        return None
+    if isinstance(policy, Tidewise):
+        return make_forecaster(policy.forecaster, sample_s=policy.sample_s)
+    return Naive()
 
 
 def deployed_for(policy: Policy, space: ConfigurationSpace) -> Mechanism | None:

@@ -43,7 +43,7 @@ from tidewise.core import (
 )
 from tidewise.engines.spark.job import Audited as Found
 from tidewise.engines.spark.supervision import Recovery
-from tidewise.experiments.experiment import changes_the_job
+from tidewise.experiments.experiment import forecaster_of
 from tidewise.experiments.ledger import Ledger
 from tidewise.experiments.live_meter import LiveMeter
 from tidewise.experiments.measured import measured_series
@@ -58,7 +58,6 @@ from tidewise.experiments.record import (
     finish_run,
     resume_run,
 )
-from tidewise.forecast import Naive
 
 _LOG = logging.getLogger(__name__)
 
@@ -189,7 +188,7 @@ class LiveRun:
             space=setting.space,
             promises=setting.promises,
             prices=setting.prices,
-            forecaster=Naive() if changes_the_job(setting.policy) else None,
+            forecaster=forecaster_of(setting.policy),
             settings=setting.settings,
             guard_settings=setting.guard_settings,
         )

@@ -17,7 +17,7 @@ from tidewise.core import BadInputError, FaultInjected, PermanentError
 from tidewise.engines.simulator import Simulator
 from tidewise.experiments.claim import claimed, read_token
 from tidewise.experiments.comparison import run_name
-from tidewise.experiments.experiment import Experiment, Ground, Trial, changes_the_job, deployed_for
+from tidewise.experiments.experiment import Experiment, Ground, Trial, changes_the_job, deployed_for, forecaster_of
 from tidewise.experiments.fixed_run import series_of
 from tidewise.experiments.ledger import Ledger
 from tidewise.experiments.plan import Plan, PolicyTable
@@ -33,7 +33,6 @@ from tidewise.experiments.record import (
 )
 from tidewise.experiments.spreading import Spreader, in_this_process
 from tidewise.experiments.tries import earlier_runs, refuse_a_file
-from tidewise.forecast import Naive
 from tidewise.host.threads import on_one_thread
 
 
@@ -216,7 +215,7 @@ def _run(
             space=ground.space,
             promises=ground.promises,
             prices=experiment.prices,
-            forecaster=Naive() if controlled else None,
+            forecaster=forecaster_of(policy),
             settings=experiment.plan.control.loop_settings(),
             guard_settings=experiment.plan.control.guard_settings(),
         )

@@ -7,6 +7,7 @@ from tidewise.policies.phoebe import Phoebe
 from tidewise.policies.reactive import Reactive
 from tidewise.policies.registry import PolicyDescription, describe, find_policy, make_policy, policy_names
 from tidewise.policies.static import Static
+from tidewise.policies.tidewise import Tidewise
 from tidewise.policies.twres import Twres
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "PolicyDescription",
     "Reactive",
     "Static",
+    "Tidewise",
     "Twres",
     "describe",
     "find_policy",

@@ -19,13 +19,15 @@ from tidewise.policies.reactive import Reactive
 from tidewise.policies.rescaler import Rescaler
 from tidewise.policies.static import Static
 from tidewise.policies.tidalscale import TidalScale
+from tidewise.policies.tidewise import Tidewise
 from tidewise.policies.twres import Twres
 
 GROUP = "tidewise.policies"
 """The entry point group in which another package offers its policies: `name = "package.module:Class"`."""
 
 _BUILT_IN: dict[str, type[Policy]] = {
-    policy.name: policy for policy in (Static, BestFixed, Reactive, Ds2, Rescaler, TidalScale, Phoebe, Twres, Demeter)
+    policy.name: policy
+    for policy in (Tidewise, Static, BestFixed, Reactive, Ds2, Rescaler, TidalScale, Phoebe, Twres, Demeter)
 }
 # Named here, not by entry points: an installation's metadata may be older than its code.
 

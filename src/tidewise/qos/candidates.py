@@ -40,7 +40,6 @@ class Candidates:
         self.memory_mib_per_executor, self.commit_interval_s, self.state_partitions = columns[3:]
         self._settings = settings
         self._same_settings = same_settings
-        self._rows: dict[Configuration, int] | None = None
 
     @classmethod
     def of(cls, space: ConfigurationSpace, *, keep: Callable[[Configuration], bool] | None = None) -> Candidates:
@@ -66,6 +65,22 @@ class Candidates:
         settings = tuple(each.settings for each in configurations)
         same = len(set(settings)) == 1
         return cls(columns, settings=settings[:1] if same else settings, same_settings=same)
+
+    def only(self, rows: Integers) -> Candidates:
+        """These rows, in this order."""
+        settings = self._settings if self._same_settings else tuple(self._settings[row] for row in rows)
+        return Candidates(
+            [column[rows] for column in self.columns], settings=settings, same_settings=self._same_settings
+        )
+
+    def with_one_more(self, configuration: Configuration) -> Candidates:
+        """All rows, and one more at the end."""
+        one = _numbers(tuple(getattr(configuration, name) for name in AXES))
+        columns = [np.append(column, value) for column, value in zip(self.columns, one, strict=True)]
+        if self._same_settings and configuration.settings == self._settings[0]:
+            return Candidates(columns, settings=self._settings, same_settings=True)
+        settings = [self._settings[0 if self._same_settings else row] for row in range(len(self))]
+        return Candidates(columns, settings=(*settings, configuration.settings), same_settings=False)
 
     def __len__(self) -> int:
         return len(self.executors)
@@ -127,10 +142,14 @@ class Candidates:
 
     def row_of(self, configuration: Configuration) -> int | None:
         """Where a configuration stands; the first of equal ones, None where it is not in the table."""
-        if self._rows is None:
-            # Reversed, so that the first of equal rows is the one that stays.
-            self._rows = {self[row]: row for row in reversed(range(len(self)))}
-        return self._rows.get(configuration)
+        same = np.ones(len(self), dtype=np.bool_)
+        for name, column in zip(AXES, self.columns, strict=True):
+            value = getattr(configuration, name)
+            same &= np.isnan(column) if value is None else column == value
+        for row in np.flatnonzero(same).tolist():
+            if self._settings[0 if self._same_settings else row] == configuration.settings:
+                return int(row)
+        return None
 
     @cached_property
     def group_numbers(self) -> Integers:

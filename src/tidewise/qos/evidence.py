@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from tidewise.core import Configuration, JobStatus, Observation, ProfileMeasurement
 
-SHORTEST_S, LONGEST_S = 60.0, 300.0
-"""Length of a stretch: a batch more or less at its ends must not matter much."""
+LONGEST_S = 300.0
 _INTERVALS = 3.0
+"""Length of a stretch: a batch more or less at its ends must not matter much."""
 _SATURATED = 0.95
 """Busy share from which a job counts as saturated."""
 _FEWEST_ENDS = 3
@@ -42,8 +42,9 @@ class Evidence:
 class Stretches:
     """Gathers windows until there is something to say."""
 
-    def __init__(self, *, settle_s: float) -> None:
+    def __init__(self, *, settle_s: float, shortest_s: float) -> None:
         self._settle_s = settle_s
+        self._shortest_s = shortest_s
         self._last: Observation | None = None
         self._steady_from_s = 0.0
         self._windows: list[Observation] = []
@@ -69,7 +70,7 @@ class Stretches:
             return None
         self._windows.append(observation)
         self._gathered_s += observation.window_s
-        wanted_s = min(LONGEST_S, max(SHORTEST_S, _INTERVALS * observation.configuration.commit_interval_s))
+        wanted_s = min(LONGEST_S, max(self._shortest_s, _INTERVALS * observation.configuration.commit_interval_s))
         if self._gathered_s < wanted_s or (self._gathered_s < LONGEST_S and not _shows_enough(self._windows)):
             return None
         windows = self._windows

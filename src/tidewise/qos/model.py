@@ -33,6 +33,7 @@ from tidewise.qos.gaps import GapModel
 from tidewise.qos.latency import Latencies, Latency
 from tidewise.qos.memory import Memory
 from tidewise.qos.monotone import decreasing
+from tidewise.qos.outages import RESOLUTION_S
 from tidewise.qos.physics import Physics
 from tidewise.qos.recovery import RecoveryModel
 from tidewise.qos.saved import FORMAT, check_format, damage_told
@@ -92,7 +93,7 @@ class JobModel:
         self.memory = Memory(self._physics)
         self.recovery = RecoveryModel(self._physics)
         self.gaps = GapModel(changes)
-        self._stretches = Stretches(settle_s=self._physics.settle_s)
+        self._stretches = Stretches(settle_s=self._physics.settle_s, shortest_s=self._physics.stretch_s)
 
     @property
     def program_version(self) -> str:
@@ -109,7 +110,7 @@ class JobModel:
         self.memory.forget()
         self.recovery.widen()
         self.gaps.widen()
-        self._stretches = Stretches(settle_s=self._physics.settle_s)
+        self._stretches = Stretches(settle_s=self._physics.settle_s, shortest_s=self._physics.stretch_s)
 
     def learn(self, observation: Observation) -> None:
         """Take one report in; those around starts, changes and failures are passed over."""
@@ -131,9 +132,24 @@ class JobModel:
                 just_before_commit=True,
             )
 
-    def learn_recovery(self, kind: str, measured: Measured, *, configuration: Configuration, rate_per_s: float) -> None:
-        """Take in how long the job took to get over a failure."""
-        self._recovered(kind, measured, configuration=configuration, rate_per_s=rate_per_s, just_before_commit=False)
+    def learn_recovery(
+        self,
+        kind: str,
+        measured: Measured,
+        *,
+        configuration: Configuration,
+        rate_per_s: float,
+        resolution_s: float = RESOLUTION_S,
+    ) -> None:
+        """Take in how long the job took to get over a failure; `resolution_s`: to about how many seconds."""
+        self._recovered(
+            kind,
+            measured,
+            configuration=configuration,
+            rate_per_s=rate_per_s,
+            just_before_commit=False,
+            resolution_s=resolution_s,
+        )
 
     def learn_change(self, outcome: ChangeOutcome, mechanism: Mechanism) -> None:
         """Take in how a change ended."""
@@ -147,6 +163,7 @@ class JobModel:
         configuration: Configuration,
         rate_per_s: float,
         just_before_commit: bool,
+        resolution_s: float = RESOLUTION_S,
     ) -> None:
         require_text("kind", kind)
         one = Candidates.listing([configuration])
@@ -155,8 +172,9 @@ class JobModel:
             measured,
             configuration=configuration,
             rate_per_s=rate_per_s,
-            capacity=self._capacity_at(one, rate_per_s),
+            capacity=self.capacity_at(one, rate_per_s),
             just_before_commit=just_before_commit,
+            resolution_s=resolution_s,
         )
 
     def _take(self, evidence: Evidence) -> None:
@@ -214,26 +232,34 @@ class JobModel:
         require_finite("rate_per_s", rate_per_s, least=0.0)
         one = Candidates.listing([configuration])
         rate = max(_LEAST_RATE, rate_per_s)
-        return self._latencies(one, self._capacity_at(one, rate), rate, 0.0).p95.estimate(0)
+        return self._latencies(one, self.capacity_at(one, rate), rate, 0.0).p95.estimate(0)
 
     def recovery_s(self, configuration: Configuration, forecast: Forecast) -> Estimate:
         """Recovery from the worst single failure; NotReadyError before anything was learnt of this version."""
         self._require_ready()
         one = Candidates.listing([configuration])
-        capacity = self._capacity_at(one, _peak(forecast)[0])
+        capacity = self.capacity_at(one, _peak(forecast)[0])
         return self.recovery.predict(one, capacity, forecast).estimate(0)
 
     def _require_ready(self) -> None:
         if self.capacity.windows == 0:
             raise NotReadyError("nothing is known yet of what this job can process")
 
-    def _capacity_at(self, candidates: Candidates, rate_per_s: float) -> Belief:
+    @on_one_thread
+    def capacity_at(self, candidates: Candidates, rate_per_s: float) -> Belief:
+        """Records per second of each at full speed, with what memory leaves of it at this rate."""
         return self.capacity.predict(candidates, speed=self._speed_at(candidates, rate_per_s))
 
     def _speed_at(self, candidates: Candidates, rate_per_s: float) -> Floats:
         """The share of its speed that memory pressure leaves to each."""
         share = self.memory.predict(candidates, rate_per_s).median / candidates.memory_mib_per_executor
         return self._physics.speed(share)
+
+    @on_one_thread
+    def latency_by_load(self, candidates: Candidates, log_loads: Floats, log_load_sd: Floats) -> tuple[Floats, Floats]:
+        """Rows x loads: mean and spread of the logarithm of the 95th percentile at utilisations, in logarithms too."""
+        self.latency.refit(self.capacity)
+        return self.latency.p95_by_load(candidates, log_loads, log_load_sd)
 
     def _latencies(self, candidates: Candidates, capacity: Belief, rate: float, rate_log_sd: float) -> Latencies:
         self.latency.refit(self.capacity)

@@ -27,7 +27,7 @@ _DOWN_SPREAD = (float(np.log(0.25)), 0.5)
 _TAIL = 5.0
 """Degrees of freedom of the noise: a failure that went quite differently shifts the rest little."""
 RESOLUTION_S = 1.0
-"""Recoveries are measured to about a second, ..."""
+"""Recoveries are measured to about a second, where nothing else is said, ..."""
 LEAST_S = 1.0
 """... and one that was not felt counts as this long."""
 MODEL_SD = 0.05
@@ -51,6 +51,8 @@ class Recovered:
     commit_interval_s: float
     just_before_commit: bool
     """Whether the failure came when all of the commit interval had passed; otherwise it came at any moment."""
+    resolution_s: float = RESOLUTION_S
+    """To about how many seconds it was measured."""
     weight: float = 1.0
     """Less than 1 for one that says less, because the program has changed since."""
 
@@ -60,6 +62,7 @@ class Recovered:
         require_finite("capacity_per_s", self.capacity_per_s, above=0.0)
         require_finite("capacity_log_sd", self.capacity_log_sd, least=0.0)
         require_finite("commit_interval_s", self.commit_interval_s, least=0.0)
+        require_finite("resolution_s", self.resolution_s, above=0.0)
         require_share("weight", self.weight)
 
 
@@ -115,7 +118,8 @@ class _Surprise:
         interval_s = np.array([one.commit_interval_s for one in seen])
         worst = np.array([one.just_before_commit for one in seen])
         self._weight = np.array([one.weight for one in seen])
-        self._resolution = (RESOLUTION_S / np.exp(self._took_log)) ** 2 + MODEL_SD**2
+        resolution_s = np.array([one.resolution_s for one in seen])
+        self._resolution = (resolution_s / np.exp(self._took_log)) ** 2 + MODEL_SD**2
         moment = np.where(worst, 0.0, _QUARTER)
         middle = np.where(worst, 1.0, 0.5)
         # As expected; a longer and a shorter downtime; a later and an earlier moment; less and more capacity.

@@ -76,6 +76,8 @@ class Physics:
 
     settle_s: float = 60.0
     """After a start, a change or a failure the job warms up and catches up: what it shows so long is not its usual."""
+    stretch_s: float = 60.0
+    """So much of steady work at least makes one piece of evidence."""
     downtimes: Mapping[str, Usual] = field(default_factory=lambda: dict(_DOWNTIMES))
     """Seconds without processing, by kind of failure."""
     other_downtime: Usual = Usual(median=30.0, log_sd=1.0)
@@ -84,6 +86,7 @@ class Physics:
     def __post_init__(self) -> None:
         require_finite("overload_horizon_s", self.overload_horizon_s, above=0.0)
         require_finite("settle_s", self.settle_s, least=0.0)
+        require_finite("stretch_s", self.stretch_s, above=0.0)
         require(0.0 < self.knee_share < 1.0, f"knee_share must lie between 0 and 1, not {self.knee_share:g}")
         require(0.0 < self.slowest_share <= 1.0, f"slowest_share must lie above 0 and up to 1: {self.slowest_share:g}")
         require(self.p95_over_p50.median >= 1.0, "p95_over_p50 must be at least 1")

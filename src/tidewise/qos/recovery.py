@@ -118,11 +118,13 @@ class RecoveryModel:
         rate_per_s: float,
         capacity: Belief,
         just_before_commit: bool = False,
+        resolution_s: float = RESOLUTION_S,
     ) -> None:
         """Take in how long the job took to get over a failure.
 
         `rate_per_s`: what arrived meanwhile, on average. `capacity`: one row, what is believed of this configuration's.
         `just_before_commit`: the failure came when all of the commit interval had passed, as in profiles.
+        `resolution_s`: to about how many seconds it was measured.
         """
         require_text("kind", kind)
         require(len(capacity) == 1, "the capacity of a recovery needs one row")
@@ -139,6 +141,7 @@ class RecoveryModel:
             capacity_log_sd=float(capacity.log_sd[0]),
             commit_interval_s=configuration.commit_interval_s,
             just_before_commit=just_before_commit,
+            resolution_s=resolution_s,
         )
         name = _plain(kind)
         if not censored and len(self._seen.get(name, ())) >= _TOLD_FROM:

@@ -1,0 +1,89 @@
+"""What the latest reports say that models and forecasts have not heard of yet: a burst, a job that became slower."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidewise.core import Forecast, JobStatus, Observation
+from tidewise.qos import Candidates, JobModel
+
+_RECENT_S = 30.0
+_BELIEVED = 0.15
+"""By how much (of its logarithm) a capacity has to differ from what is known to be believed."""
+_IDLE = 0.05
+_LARGEST = math.log(4.0)
+_BLOCK_S, _BLOCKS = 600.0, 144
+_ABOVE, _KNOWN_AFTER_S = 1.1, 4 * 3600.0
+
+
+class Surprise:
+    """Follows the reports since the last disturbance."""
+
+    def __init__(self, *, settle_s: float) -> None:
+        """`settle_s`: for how long after a disturbance reports tell nothing of what is usual."""
+        self._settle_s = settle_s
+        self._calm_from_s = -math.inf
+        self._last: Observation | None = None
+        self._watched_s = 0.0
+        self._highest: deque[tuple[float, float]] = deque(maxlen=_BLOCKS)
+
+    def learn(self, observation: Observation) -> None:
+        """Take one report in."""
+        last, self._last = self._last, observation
+        moved = last is not None and last.configuration != observation.configuration
+        if observation.status is not JobStatus.RUNNING or moved or last is None:
+            self._calm_from_s = observation.time_s + self._settle_s
+        self._watched_s += observation.window_s
+        block, rate = observation.time_s // _BLOCK_S, observation.input_rate_per_s
+        if self._highest and self._highest[-1][0] == block:
+            rate = max(rate, self._highest.pop()[1])
+        self._highest.append((block, rate))
+
+    @property
+    def ceiling_per_s(self) -> float:
+        """More than this is not expected far ahead: a little more than the most of a day, much more after few hours."""
+        highest = max((rate for _, rate in self._highest), default=math.inf)
+        return highest * (_ABOVE + max(0.0, 1.0 - self._watched_s / _KNOWN_AFTER_S))
+
+    def rate_per_s(self, history: Sequence[Observation]) -> float:
+        """What has arrived lately."""
+        latest = history[-1]
+        recent = [seen for seen in history if seen.time_s > latest.time_s - _RECENT_S]
+        return sum(seen.input_rate_per_s * seen.window_s for seen in recent) / sum(seen.window_s for seen in recent)
+
+    def bent(self, forecast: Forecast, rate_per_s: float, now_s: float) -> Forecast:
+        """The forecast from now on; lifted where more arrives than it thought possible."""
+        passed = int(max(0.0, now_s - forecast.made_at_s) // forecast.step_s)
+        passed = min(passed, len(forecast.paths_per_s[0]) - 1)
+        paths = [path[passed:] for path in forecast.paths_per_s]
+        highest = paths[-1][0]
+        if rate_per_s > highest > 0.0:
+            factor = (
+                rate_per_s / paths[forecast.levels.index(0.5)][0] if paths[forecast.levels.index(0.5)][0] > 0 else 1.0
+            )
+            paths = [tuple(rate * factor for rate in path) for path in paths]
+        return replace(forecast, made_at_s=now_s, paths_per_s=tuple(paths))
+
+    def slower(self, model: JobModel, history: Sequence[Observation]) -> float:
+        """What is left of the capacity that the model knows; 1 where the reports do not contradict it."""
+        latest = history[-1]
+        seen = [
+            each
+            for each in history
+            if each.time_s - each.window_s >= self._calm_from_s
+            and each.time_s > latest.time_s - 2.0 * self._settle_s
+            and each.busy_share is not None
+        ]
+        lasted_s = sum(each.window_s for each in seen)
+        busy_s = sum((each.busy_share or 0.0) * each.window_s for each in seen)
+        done = sum(each.processed_rate_per_s * each.window_s for each in seen)
+        if lasted_s < self._settle_s or busy_s < _IDLE * lasted_s or done <= 0.0:
+            return 1.0
+        known = model.capacity_at(Candidates.listing([latest.configuration]), latest.input_rate_per_s)
+        off = math.log(done / busy_s) - float(known.log_mean[0])
+        if abs(off) < _BELIEVED + float(known.log_sd[0]):
+            return 1.0
+        return math.exp(max(-_LARGEST, min(_LARGEST, off)))

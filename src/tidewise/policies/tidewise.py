@@ -1,0 +1,406 @@
+"""Tidewise's own policy: at every step the plan that keeps the promises for the least money."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tidewise.core import (
+    ChangeCost,
+    Configuration,
+    Decision,
+    Evidence,
+    Forecast,
+    JobStatus,
+    Keep,
+    Mechanism,
+    Observation,
+    Situation,
+    format_duration,
+)
+from tidewise.core.checks import require_finite, require_text
+from tidewise.observe import RecoveryWatch
+from tidewise.policies.late_budget import LateBudget
+from tidewise.policies.replies import keep, move
+from tidewise.policies.surprise import Surprise
+from tidewise.policies.trouble import Trouble
+from tidewise.qos import CONTINUOUS, Candidates, Floats, JobModel, Physics, Usual
+from tidewise.search.odds import Odds, odds
+from tidewise.search.plan import Behind, Horizon, Move, Planner, Terms, Ways
+from tidewise.search.shortlist import shortlist
+
+_FAILURE = "failure"
+"""All failures that reports show are of one kind: which it was, they do not tell."""
+_USUAL_DOWNTIME = Usual(median=25.0, log_sd=0.5)
+_NO_FORECAST_SDS = ((0.05, -1.645), (0.25, -0.674), (0.5, 0.0), (0.75, 0.674), (0.95, 1.645))
+_NO_FORECAST_SPREAD = 0.15
+"""Before there is a forecast the rate is taken to stay, give or take this much of its logarithm."""
+_SURPRISE_SD = 0.03
+"""By how much a rate may differ (in its logarithm) from what was known of it when a change could still be made."""
+_REST = 10.0
+"""After a change that stopped the job, it is left alone for so many times as long ..."""
+_NEAR_STEPS, _OF_NO_USE = 5, 0.5
+"""... unless in one of the next steps the change is more likely than this to have been of no use."""
+_RESOLUTION = 0.4
+"""A recovery is known to about this share of a report's window."""
+_UNRECOVERED = 10.0
+"""A recovery that takes too long costs as much as so many of the promised length in late seconds."""
+_ENOUGH = 0.02
+"""A configuration that is late so seldom is enough."""
+_LOOK_AHEAD_S = 600.0
+"""What is told about the future is about so much of it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tidewise:
+    """Plans over the forecast: the cheapest sequence of configurations, everything that may go wrong at its price.
+
+    Every decision reckons, for the configurations of the space that nothing cheaper can replace, what each would cost
+    from now on: its resources, the seconds that would break the promised latency (by the levels that the forecast gives
+    the load, and the spread of what is believed of capacities and latencies), and the failures to come, with the time
+    that it takes to get over them. A recovery that would take longer than was promised is reckoned with as if something
+    failed every hour at least, and what might run out of memory as if every second were late. A change costs its gap,
+    what arrives late until the job has caught up with it, and its double running. The cheapest sequence is found by
+    dynamic programming, and its first step is done if it is not what runs.
+
+    It learns from normal operation alone: how busy the job is tells its capacity, and formulas of physics what other
+    configurations would do. No profile is needed. A backlog, after a failure or a burst, is worked off by the number of
+    executors that costs least together with the late seconds, and they are given back after that.
+    """
+
+    name: ClassVar[str] = "tidewise"
+
+    continuous: bool = False
+    """Whether records flow one by one (real-time mode, Flink) instead of in micro-batches."""
+    late_price: float | None = None
+    """What a late second costs, in seconds of what the job was started with (or of what is enough for it, where that
+    was too little). None: by how many of the late seconds that were promised away have been used up lately."""
+    friction_s: float = 1.0
+    """Every change counts as so many late seconds more than it costs."""
+    payback: float = 1.25
+    """How many times what it costs a change has to earn."""
+    tail_s: float = 5400.0
+    """How long the end of the forecast is taken to go on: what a change earns there counts too."""
+    memory_s: float = 6 * 3600.0
+    """How long a late second is remembered when others are priced."""
+    settle_s: float = 60.0
+    """For how long after a start, a change or a failure reports tell nothing of what is usual, and how much of steady
+    work makes one piece of evidence; less on a compressed day."""
+    failures_per_day: float = 2.0
+    """How often something fails, before the job's own failures tell."""
+    unseen_s: float = 20.0
+    """How long a failure goes on before reports show anything of it; a recovery begins with the failure."""
+    forecaster: str = "ensemble"
+    """The forecast that it plans with."""
+    sample_s: float = 60.0
+    """The forecast is made of means over this time; less on a compressed day, but no less than a report."""
+    mechanism: Mechanism | None = None
+    """The only way to change the job; none: any that the engine offers."""
+
+    _model: JobModel = field(init=False, repr=False, compare=False)
+    _trouble: Trouble = field(init=False, repr=False, compare=False)
+    _surprise: Surprise = field(init=False, repr=False, compare=False)
+    _late: LateBudget = field(init=False, repr=False, compare=False)
+    _watch: RecoveryWatch = field(init=False, repr=False, compare=False, default_factory=RecoveryWatch)
+    _proven: set[tuple[float, float]] = field(init=False, repr=False, compare=False, default_factory=set)
+    _last_gap_s: float = field(init=False, repr=False, compare=False, default=0.0)
+    _worth_per_hour: float = field(init=False, repr=False, compare=False, default=0.0)
+    _candidates: Candidates | None = field(init=False, repr=False, compare=False, default=None)
+    _known: _Known | None = field(init=False, repr=False, compare=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.late_price is not None:
+            require_finite("late_price", self.late_price, above=0.0)
+        require_finite("friction", self.friction_s, least=0.0)
+        require_finite("payback", self.payback, least=1.0)
+        require_finite("tail", self.tail_s, above=0.0)
+        require_finite("memory", self.memory_s, above=0.0)
+        require_finite("settle", self.settle_s, above=0.0)
+        require_finite("failures_per_day", self.failures_per_day, above=0.0)
+        require_finite("unseen", self.unseen_s, least=0.0)
+        require_finite("sample", self.sample_s, above=0.0)
+        require_text("forecaster", self.forecaster)
+        physics = CONTINUOUS if self.continuous else Physics()
+        physics = replace(
+            physics, settle_s=self.settle_s, stretch_s=self.settle_s, downtimes={_FAILURE: _USUAL_DOWNTIME}
+        )
+        self._model = JobModel(physics=physics, changes=())
+        self._late = LateBudget(memory_s=self.memory_s)
+        self._trouble = Trouble(usual_down_s=_USUAL_DOWNTIME.median, failures_per_day=self.failures_per_day)
+        self._surprise = Surprise(settle_s=self.settle_s)
+
+    @property
+    def history_s(self) -> float:
+        return 120.0
+
+    def learn(self, observation: Observation) -> None:
+        self._model.learn(observation)
+        self._trouble.learn(observation)
+        self._surprise.learn(observation)
+        if observation.status is JobStatus.RUNNING:
+            self._proven.add(_executor(observation.configuration))
+        for ended in self._watch.learn(observation):
+            most = self._trouble.most_executors_since(ended.at_s, ended.configuration)
+            self._model.learn_recovery(
+                _FAILURE,
+                ended.took_s,
+                configuration=ended.configuration.with_executors(most),
+                rate_per_s=ended.rate_per_s,
+                resolution_s=max(1.0, _RESOLUTION * observation.window_s),
+            )
+
+    def decide(self, situation: Situation) -> Decision:
+        self._late.learn(situation.history, situation.promises)
+        if situation.requested is not None:
+            return keep(
+                "change-is-on", f"A change to {situation.requested} is on; the next decision waits for its end."
+            )
+        if situation.latest.status is JobStatus.CHANGING:
+            return keep("job-not-running", "The job is changing; nothing more is changed until it runs.")
+        if self._model.capacity.windows == 0:
+            return keep("learning", "What the job can process is not known yet; that takes two minutes of steady work.")
+        horizon, rate = self._horizon(situation)
+        known = self._knowledge(situation, rate)
+        terms = self._terms(situation, known, horizon)
+        behind = self._behind(situation, known, rate)
+        resting = self._resting(situation, known, horizon)
+        if resting is not None:
+            return resting
+        planner = Planner(known.odds, horizon, known.ways, [change.gap_s for change in known.ways.changes], terms)
+        best = planner.best(behind)
+        if best.mechanism is not None:
+            self._last_gap_s = max(change.gap_s for change in known.ways.changes if change.mechanism is best.mechanism)
+        return self._reply(situation, known, best, self._expectations(situation, known, horizon, rate))
+
+    def _resting(self, situation: Situation, known: _Known, horizon: Horizon) -> Keep | None:
+        """The reply shortly after a change that stopped the job: what has just been decided is not decided again.
+
+        Unless it turns out to be of no use at all.
+        """
+        changed_s, gap_s = situation.last_change_finished_at_s, self._last_gap_s
+        left_s = 0.0 if changed_s is None else changed_s + _REST * gap_s - situation.now_s
+        if left_s <= 0.0:
+            return None
+        near = horizon.log_rates[:_NEAR_STEPS, horizon.middle]
+        odds = known.odds
+        late = float(odds.late(near)[known.row].max())
+        unrecovered = float(odds.unrecovered(near)[known.row].max())
+        if max(late, unrecovered) > _OF_NO_USE:
+            return None
+        return keep(
+            "settling",
+            f"The last change stopped the job for about {format_duration(gap_s)}: what came of it is watched for "
+            f"another {format_duration(left_s)} before anything is changed again.",
+        )
+
+    # What is known.
+
+    def _knowledge(self, situation: Situation, rate: float) -> _Known:
+        """The short list and its odds, made anew where something was learnt or the load has moved."""
+        slower = self._surprise.slower(self._model, situation.history)
+        known = self._known
+        if known is not None and known.still_holds(self._model, situation.intended, rate, slower):
+            return known
+        if self._candidates is None:
+            self._candidates = Candidates.of(situation.space)
+        few = shortlist(
+            self._model, self._candidates, prices=situation.prices, rate_per_s=rate, running=situation.intended
+        )
+        changes = self._changes(situation)
+        live = next((change for change in changes if change.mechanism is Mechanism.LIVE), None)
+        made = odds(
+            self._model,
+            few,
+            promises=situation.promises,
+            prices=situation.prices,
+            rate_per_s=rate,
+            rate_log_sd=_SURPRISE_SD,
+            slower=slower,
+            unproven=self._unproven(few),
+            joins_live=live is not None,
+            unseen_s=self.unseen_s,
+            lag_s=0.0 if live is None else live.preparation_s + 2.0 * situation.latest.window_s,
+        )
+        self._known = _Known(
+            odds=made,
+            ways=Ways(few, changes),
+            running=situation.intended,
+            row=few.row_of(situation.intended) or 0,
+            rate_per_s=rate,
+            slower=slower,
+            windows=self._model.capacity.windows + self._model.latency.windows,
+        )
+        return self._known
+
+    def _unproven(self, candidates: Candidates) -> npt.NDArray[np.bool_]:
+        """Which rows have executors of a kind that never ran."""
+        kinds = zip(candidates.slots_per_executor.tolist(), candidates.cores_per_executor.tolist(), strict=True)
+        return np.array([kind not in self._proven for kind in kinds], dtype=np.bool_)
+
+    def _changes(self, situation: Situation) -> tuple[ChangeCost, ...]:
+        offered = situation.space.changes
+        if self.mechanism is None:
+            return offered
+        return tuple(change for change in offered if change.mechanism is self.mechanism) or offered
+
+    def _enough_per_hour(self, known: _Known, horizon: Horizon) -> float:
+        """The cheapest configuration that is enough for what arrives now."""
+        odds, now = known.odds, horizon.log_rates[:1, horizon.middle]
+        enough = odds.late(now)[:, 0] <= _ENOUGH
+        return 3600.0 * float(odds.cost_per_s[enough].min()) if enough.any() else 0.0
+
+    def _terms(self, situation: Situation, known: _Known, horizon: Horizon) -> Terms:
+        price = self.late_price or self._late.price(situation.promises)
+        self._worth_per_hour = max(
+            self._worth_per_hour or situation.prices.per_hour(situation.intended), self._enough_per_hour(known, horizon)
+        )
+        return Terms(
+            late_cost_per_s=price * self._worth_per_hour / 3600.0,
+            failures_per_s=self._trouble.failures_per_s,
+            unrecovered_s=_UNRECOVERED * (situation.promises.recovery_s or 0.0),
+            friction_s=self.friction_s,
+            payback=self.payback,
+            latency_limit_s=situation.promises.latency_p95_s,
+        )
+
+    # The load.
+
+    def _horizon(self, situation: Situation) -> tuple[Horizon, float]:
+        """The load to come, and the rate now."""
+        rate = max(1e-6, self._surprise.rate_per_s(situation.history))
+        forecast = situation.forecast or _as_it_is(rate, situation.now_s)
+        forecast = self._surprise.bent(forecast, rate, situation.now_s)
+        return Horizon.of(forecast, tail_s=self.tail_s, ceiling_per_s=self._surprise.ceiling_per_s), rate
+
+    # Where the job stands.
+
+    def _behind(self, situation: Situation, known: _Known, rate: float) -> Behind:
+        latest = situation.latest
+        usual_s = float(known.odds.latency_s(np.array([math.log(rate)]))[known.row, 0])
+        usual_s = max(usual_s, 2.0 * latest.configuration.commit_interval_s if not self.continuous else 0.0)
+        excess = max(0.0, latest.backlog_records - 1.25 * rate * usual_s)
+        down_s = self._trouble.down_left_s(latest) if latest.status is JobStatus.DOWN else 0.0
+        warmth = self._trouble.warmth(situation.now_s)
+        return Behind(row=known.row, backlog_records=excess, down_s=down_s, warmth=warmth)
+
+    # The reply.
+
+    def _reply(self, situation: Situation, known: _Known, plan: Move, expected: _Expectations) -> Decision:
+        target = known.odds.candidates[plan.row]
+        evidence = expected.of(plan, known.row)
+        high, ahead = f"{expected.rate_high_per_s:.4g} records/s", format_duration(_LOOK_AHEAD_S)
+        if target == situation.intended:
+            sentence = (
+                f"{target} stays: nothing cheaper is as good for up to {high} within {ahead}, everything that may go "
+                "wrong counted."
+            )
+            return keep("cheapest-plan", sentence, evidence)
+        saving = 3600.0 * float(known.odds.cost_per_s[known.row] - known.odds.cost_per_s[plan.row])
+        if plan.drained_s > 0.0 and saving < 0.0:
+            code, why = "drains", f"works off what is behind within {format_duration(plan.drained_s)}"
+        elif saving > 0.0:
+            code, why = "saves", f"saves {saving:.3g} {situation.prices.currency} an hour, enough for up to {high}"
+        else:
+            code, why = "needed", f"is needed for up to {high}"
+        sentence = f"{target} instead of {situation.intended}: it {why} within {ahead}."
+        return move(situation, target, mechanism=plan.mechanism, code=code, sentence=sentence, evidence=evidence)
+
+    def _expectations(self, situation: Situation, known: _Known, horizon: Horizon, rate: float) -> _Expectations:
+        steps = max(1, int(np.searchsorted(np.cumsum(horizon.lengths_s), _LOOK_AHEAD_S)))
+        ahead = horizon.log_rates[:steps]
+        return _Expectations(
+            odds=known.odds,
+            slower=known.slower,
+            late_used=self._late.used(situation.promises),
+            rate_per_s=rate,
+            log_rates=ahead,
+            chances=horizon.chances,
+            middle=float(ahead[:, horizon.middle].max()),
+            high=float(ahead[:, -1].max()),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Expectations:
+    """What is told of the near future."""
+
+    odds: Odds
+    slower: float
+    late_used: float
+    rate_per_s: float
+    log_rates: Floats
+    chances: Floats
+    middle: float
+    high: float
+
+    @property
+    def rate_high_per_s(self) -> float:
+        return math.exp(self.high)
+
+    def of(self, plan: Move, running: int) -> Evidence:
+        """Of what runs after a move."""
+        odds, both = self.odds, np.array([self.middle, self.high])
+        latency = odds.latency_s(both)[plan.row]
+        recovery = odds.recovery_s(both)[plan.row]
+        late = odds.late(self.log_rates)[plan.row] @ self.chances
+        cost, before = (3600.0 * float(odds.cost_per_s[row]) for row in (plan.row, running))
+        return {
+            "rate_per_s": self.rate_per_s,
+            "expected_rate_per_s": math.exp(self.middle),
+            "expected_rate_high_per_s": self.rate_high_per_s,
+            "look_ahead_s": _LOOK_AHEAD_S,
+            "expected_latency_p95_s": float(latency[0]),
+            "expected_latency_p95_high_s": float(latency[1]),
+            "expected_recovery_s": float(recovery[0]),
+            "expected_recovery_high_s": float(recovery[1]),
+            "keeps_probability": float(1.0 - late.max()),
+            "cost_per_hour": cost,
+            "cost_per_hour_before": before,
+            "saving_per_hour": before - cost,
+            "change_cost": plan.change_cost,
+            "planned_cost": plan.cost,
+            "cost_of_keeping": plan.keep_cost,
+            "slower": self.slower,
+            "late_seconds_used": self.late_used,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Known:
+    """What was reckoned for one state of the models."""
+
+    odds: Odds
+    ways: Ways
+    running: Configuration
+    row: int
+    rate_per_s: float
+    slower: float
+    windows: int
+
+    def still_holds(self, model: JobModel, running: Configuration, rate_per_s: float, slower: float) -> bool:
+        return (
+            running == self.running
+            and model.capacity.windows + model.latency.windows == self.windows
+            and abs(math.log(rate_per_s / self.rate_per_s)) < 0.1
+            and abs(math.log(slower / self.slower)) < 0.05
+        )
+
+
+def _executor(configuration: Configuration) -> tuple[float, float]:
+    """All of an executor that its speed depends on."""
+    return configuration.slots_per_executor, configuration.cores_per_executor
+
+
+def _as_it_is(rate_per_s: float, now_s: float) -> Forecast:
+    paths = tuple((rate_per_s * math.exp(_NO_FORECAST_SPREAD * sds),) * 60 for _, sds in _NO_FORECAST_SDS)
+    return Forecast(
+        made_at_s=now_s,
+        step_s=60.0,
+        levels=tuple(level for level, _ in _NO_FORECAST_SDS),
+        paths_per_s=paths,
+        model="as it is",
+    )

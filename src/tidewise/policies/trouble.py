@@ -1,0 +1,64 @@
+"""How often a job fails, how long it stays down, and how cold it is when it comes back: from its reports alone."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from tidewise.core import Configuration, JobStatus, Observation
+
+_DAY_S = 86_400.0
+_PRIOR_S = 12 * 3600.0
+"""For how long the usual rate of failures is taken to have been watched."""
+_WARM_AFTER_S = 60.0
+_COLD = 0.6
+"""The share of its capacity that a job has on average while it warms up."""
+_FADING = 0.7
+_KEPT_S = 900.0
+
+
+class Trouble:
+    """Follows a job through its failures."""
+
+    def __init__(self, *, usual_down_s: float, failures_per_day: float) -> None:
+        self._usual_down_s = usual_down_s
+        self._failures = failures_per_day * _PRIOR_S / _DAY_S
+        self._watched_s = _PRIOR_S
+        self._down_since_s: float | None = None
+        self._up_since_s = -_WARM_AFTER_S
+        self._executors: deque[tuple[float, int]] = deque()
+
+    def learn(self, observation: Observation) -> None:
+        """Take one report in."""
+        self._watched_s += observation.window_s
+        self._executors.append((observation.time_s, observation.configuration.executors))
+        while self._executors[0][0] < observation.time_s - _KEPT_S:
+            self._executors.popleft()
+        if observation.status is JobStatus.DOWN:
+            if self._down_since_s is None:
+                self._down_since_s = observation.time_s - 0.5 * observation.window_s
+                self._failures += 1.0
+        elif self._down_since_s is not None:
+            was_down_s = observation.time_s - 0.5 * observation.window_s - self._down_since_s
+            self._usual_down_s = _FADING * self._usual_down_s + (1.0 - _FADING) * max(1.0, was_down_s)
+            self._down_since_s = None
+            self._up_since_s = observation.time_s - 0.5 * observation.window_s
+
+    @property
+    def failures_per_s(self) -> float:
+        """How many failures are to be expected."""
+        return self._failures / self._watched_s
+
+    def down_left_s(self, latest: Observation) -> float:
+        """How much longer a job that is down will be."""
+        since_s = latest.time_s if self._down_since_s is None else self._down_since_s
+        return max(0.25 * self._usual_down_s, self._usual_down_s - (latest.time_s - since_s))
+
+    def warmth(self, now_s: float) -> float:
+        """The share of its capacity that the job has, now or when it comes back."""
+        is_cold = self._down_since_s is not None or now_s - self._up_since_s < _WARM_AFTER_S
+        return _COLD if is_cold else 1.0
+
+    def most_executors_since(self, time_s: float, configuration: Configuration) -> int:
+        """The most executors that ran since then."""
+        seen = [count for at_s, count in self._executors if at_s >= time_s]
+        return max([configuration.executors, *seen])

@@ -1,0 +1,186 @@
+"""What each of a short list of configurations would do at any load: the chances of breaking each promise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+from tidewise.core import Configuration, Forecast, Prices, Promises
+from tidewise.qos import Belief, Candidates, Floats
+from tidewise.qos.candidates import Integers
+from tidewise.qos.cost import Standing, cost_per_hour
+from tidewise.qos.model import JobModel
+
+_LOADS = np.linspace(np.log(0.02), np.log(2.0), 21)
+"""Logarithms of the utilisations (rate over capacity) at which chances are reckoned. Between them, not the chances
+themselves lie on lines, which rise within a few points from none to certain, but what they are normal scores of."""
+_SPREADS = (0.03, 0.1, 0.25, 0.6)
+"""Spreads of a capacity for which recoveries are reckoned; each configuration has the nearest of them."""
+_UNPROVEN = 0.15
+"""What is taken off (of its logarithm) from what a model says of kinds of configurations that never ran."""
+_NEVER = -8.0
+"""The normal score of what does not happen."""
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Odds:
+    """One row per configuration; tables by the logarithm of the utilisation, in as many columns as `_LOADS`."""
+
+    candidates: Candidates
+    cost_per_s: Floats
+    """Driver and controller not counted: they are paid for in any case."""
+    log_capacity: Floats
+    """What can be relied on: of what was never run less than the median, so that it has to be that much better."""
+    boosted_log_capacity: Floats
+    """With as many executors as can join without a gap: what a backlog can be worked off with."""
+    late_scores: Floats
+    """Normal scores of the chance that a second breaks the promised latency in steady operation."""
+    log_latency: Floats
+    """Of the median of the 95th percentile."""
+    unrecovered_scores: Floats
+    """Normal scores of the chance that a failure breaks the promised recovery time, at the boosted utilisation."""
+    log_recovery: Floats
+    """How long a recovery takes, by the same."""
+    out_of_memory: Floats
+    """One column."""
+
+    def late(self, log_rates: Floats) -> Floats:
+        """Chance that a second is late: rows x the shape of the rates."""
+        return np.asarray(ndtr(self._at(self.late_scores, self.log_capacity, log_rates)), dtype=np.float64)
+
+    def latency_s(self, log_rates: Floats) -> Floats:
+        """The usual 95th percentile: rows x the shape of the rates."""
+        return np.asarray(np.exp(self._at(self.log_latency, self.log_capacity, log_rates)), dtype=np.float64)
+
+    def unrecovered(self, log_rates: Floats) -> Floats:
+        """Chance that a failure breaks the promise about recoveries: rows x the shape of the rates."""
+        return np.asarray(
+            ndtr(self._at(self.unrecovered_scores, self.boosted_log_capacity, log_rates)), dtype=np.float64
+        )
+
+    def recovery_s(self, log_rates: Floats) -> Floats:
+        """How long a recovery takes: rows x the shape of the rates."""
+        return np.asarray(np.exp(self._at(self.log_recovery, self.boosted_log_capacity, log_rates)), dtype=np.float64)
+
+    def _at(self, table: Floats, log_capacity: Floats, log_rates: Floats) -> Floats:
+        shape = (-1,) + (1,) * log_rates.ndim
+        place = (log_rates[np.newaxis, ...] - log_capacity.reshape(shape) - _LOADS[0]) / (_LOADS[1] - _LOADS[0])
+        place = np.clip(place, 0.0, len(_LOADS) - 1 - 1e-9)
+        below = place.astype(np.int64)
+        share = place - below
+        rows = np.arange(len(table)).reshape(shape)
+        return np.asarray((1.0 - share) * table[rows, below] + share * table[rows, below + 1], dtype=np.float64)
+
+
+def odds(
+    model: JobModel,
+    candidates: Candidates,
+    *,
+    promises: Promises,
+    prices: Prices,
+    rate_per_s: float,
+    rate_log_sd: float,
+    slower: float = 1.0,
+    unproven: npt.NDArray[np.bool_],
+    joins_live: bool,
+    lag_s: float,
+    unseen_s: float,
+) -> Odds:
+    """Reckon what the rows would do.
+
+    rate_per_s: the load by which memory and recoveries are reckoned.
+    rate_log_sd: by how much (of its logarithm) a rate may differ from what is planned for before anything can be done.
+    slower: what is left of every capacity that the model knows, where the job has just become slower (or faster).
+    unproven: rows whose executors are of a kind that never ran.
+    joins_live, lag_s: whether executors can join without a gap, and how long after a failure they would.
+    unseen_s: how long a failure goes on before it shows.
+    """
+    known = model.capacity_at(candidates, rate_per_s)
+    spread = np.hypot(known.log_sd, rate_log_sd)
+    doubt = (known.log_sd - known.log_sd.min()) + np.where(unproven, _UNPROVEN, 0.0)
+    capacity = Belief(known.log_mean + np.log(slower) - doubt, spread)
+    boosted = _boosted(candidates, capacity) if joins_live else capacity
+    late_scores, log_latency = _late(model, candidates, capacity, promises)
+    unrecovered_scores, log_recovery = _unrecovered(
+        model,
+        candidates,
+        boosted,
+        promises,
+        rate_per_s=rate_per_s,
+        lag_s=unseen_s + (lag_s if joins_live else 0.0),
+    )
+    return Odds(
+        candidates=candidates,
+        cost_per_s=cost_per_hour(candidates, prices, Standing()) / _HOUR_S,
+        log_capacity=capacity.log_mean,
+        boosted_log_capacity=boosted.log_mean,
+        late_scores=late_scores,
+        log_latency=log_latency,
+        unrecovered_scores=unrecovered_scores,
+        log_recovery=log_recovery,
+        out_of_memory=model.memory.out_of_memory_probability(candidates, rate_per_s),
+    )
+
+
+def _boosted(candidates: Candidates, capacity: Belief) -> Belief:
+    """The capacity of the most executors of each row's kind."""
+    kinds = kinds_of(candidates)
+    order = np.lexsort((candidates.executors, kinds))
+    last = np.zeros(kinds.max() + 1, dtype=np.int64)
+    last[kinds[order]] = order
+    return capacity.at(last[kinds])
+
+
+def kinds_of(candidates: Candidates) -> Integers:
+    """Rows that differ in their number of executors alone have the same number."""
+    others = [np.nan_to_num(column) for column in candidates.columns[1:]]
+    return np.unique(np.column_stack(others), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _late(model: JobModel, candidates: Candidates, capacity: Belief, promises: Promises) -> tuple[Floats, Floats]:
+    log_mean, log_sd = model.latency_by_load(candidates, _LOADS, capacity.log_sd)
+    if promises.latency_p95_s is None:
+        # Nothing is promised but that the job gets its work done.
+        return _LOADS[np.newaxis, :] / np.maximum(capacity.log_sd, 1e-9)[:, np.newaxis], log_mean
+    return (log_mean - np.log(promises.latency_p95_s)) / log_sd, log_mean
+
+
+def _unrecovered(
+    model: JobModel,
+    candidates: Candidates,
+    capacity: Belief,
+    promises: Promises,
+    *,
+    rate_per_s: float,
+    lag_s: float,
+) -> tuple[Floats, Floats]:
+    """By interval and spread, which is all that a recovery depends on besides the utilisation."""
+    intervals, interval_of = np.unique(candidates.commit_interval_s, return_inverse=True)
+    spread_of = np.abs(np.log(capacity.log_sd)[:, np.newaxis] - np.log(_SPREADS)).argmin(axis=1)
+    combinations, row_of = np.unique(np.column_stack((interval_of.reshape(-1), spread_of)), axis=0, return_inverse=True)
+    rows = [
+        Configuration(executors=1, commit_interval_s=float(intervals[interval]))
+        for interval, _ in combinations
+        for _ in _LOADS
+    ]
+    spreads = np.repeat(np.asarray(_SPREADS)[combinations[:, 1]], len(_LOADS))
+    loads = np.tile(_LOADS, len(combinations))
+    belief = model.recovery.predict(
+        Candidates.listing(rows), Belief(np.log(rate_per_s) - loads, spreads), _steady(rate_per_s)
+    )
+    shape = (len(combinations), len(_LOADS))
+    took_log = np.log(belief.mean.reshape(shape) + lag_s)
+    scores = np.full(shape, _NEVER)
+    if promises.recovery_s is not None:
+        kept = belief.probability_at_most(max(1.0, promises.recovery_s - lag_s)).reshape(shape)
+        scores = np.clip(-ndtri(kept), _NEVER, -_NEVER)
+    place = row_of.reshape(-1)
+    return scores[place], took_log[place]
+
+
+def _steady(rate_per_s: float) -> Forecast:
+    return Forecast(made_at_s=0.0, step_s=60.0, levels=(0.5,), paths_per_s=((rate_per_s,),), model="as it is")

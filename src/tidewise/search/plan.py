@@ -1,0 +1,331 @@
+"""The cheapest sequence of configurations over the load to come, everything in money, nothing left to sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, ndtri
+
+from tidewise.core import MEDIAN, REACH, ChangeCost, Forecast, Mechanism, Parameter
+from tidewise.core.checks import require
+from tidewise.qos import Candidates, Floats
+from tidewise.qos.candidates import Integers
+from tidewise.search.odds import Odds
+
+_STEPS_S = (30.0, 30.0, 60.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 420.0)
+"""How the next half an hour is cut, finely where something can be done about it soon; beyond it models only guess."""
+_EARLY_S = 600.0
+"""Until then nothing is too high to be expected."""
+_FULLEST = 0.97
+"""A job fuller than this does not catch up."""
+_FOR_EVER_S = 3600.0
+"""What a delay that does not end counts."""
+_NOBODY_MINDS_S = 60.0
+"""By how much later output may come where no latency was promised."""
+_LEAST_RATE = 1e-6
+_NARROWEST, _SUREST = 1e-3, 0.999
+_LEAST_FAILURES_PER_S = 1.0 / 3600.0
+_FULL = 10.0
+"""From a chance of one in so many on, running out of memory costs as much as being late all the time."""
+_WORST = 2.0
+"""What a second can cost at most, in late seconds."""
+_COLUMNS = {
+    Parameter.EXECUTORS: 0,
+    Parameter.SLOTS_PER_EXECUTOR: 1,
+    Parameter.CORES_PER_EXECUTOR: 2,
+    Parameter.MEMORY_MIB_PER_EXECUTOR: 3,
+    Parameter.COMMIT_INTERVAL_S: 4,
+    Parameter.STATE_PARTITIONS: 5,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Horizon:
+    """The load to come, in steps: a few levels that it may have at each, and how it gets from one to another."""
+
+    lengths_s: Floats
+    log_rates: Floats
+    """Steps x levels: logarithms of the rates, the highest of each step."""
+    chances: Floats
+    """How likely each level is."""
+    turns: Floats
+    """For each step but the last, levels x levels: how likely each level of the next step is after one of this."""
+    middle: int
+    """The level of the medians."""
+
+    @classmethod
+    def of(cls, forecast: Forecast, *, tail_s: float, ceiling_per_s: float) -> Horizon:
+        """The quantiles of a forecast as levels, for half an hour; what is expected then goes on for `tail_s`.
+
+        Further ahead than ten minutes no level is above the ceiling, unless the median is: what was never seen is
+        prepared for when it comes.
+
+        How wide the forecast is tells how much of a level stays: as in a walk whose steps are independent, what is not
+        known at the end of a step is what was not known at its beginning, and some more.
+        """
+        paths = np.maximum(np.asarray(forecast.paths_per_s, dtype=np.float64), _LEAST_RATE)
+        starts = np.concatenate(([0.0], np.cumsum(_STEPS_S)[:-1]))
+        starts = starts[starts < forecast.horizon_s]
+        ends = np.append(starts[1:], min(forecast.horizon_s, sum(_STEPS_S)))
+        middle = forecast.levels.index(MEDIAN)
+        rates = np.empty((len(starts), len(paths)))
+        for step, (begin_s, end_s) in enumerate(zip(starts, ends, strict=True)):
+            first = int(begin_s // forecast.step_s)
+            last = max(first + 1, int(np.ceil(end_s / forecast.step_s)))
+            rates[step] = paths[:, first:last].max(axis=1)
+            if begin_s >= _EARLY_S:
+                rates[step] = np.minimum(rates[step], max(ceiling_per_s, rates[step, middle]))
+        lengths = np.append(ends - starts, tail_s)
+        rates = np.vstack((rates, rates[-1]))
+        levels = np.asarray(forecast.levels)
+        borders = np.concatenate(([0.0], (levels[1:] + levels[:-1]) / 2.0, [1.0]))
+        return cls(
+            lengths_s=lengths,
+            log_rates=np.log(rates),
+            chances=np.diff(borders),
+            turns=_turns(np.log(rates), levels, borders),
+            middle=middle,
+        )
+
+
+def _turns(log_rates: Floats, levels: Floats, borders: Floats) -> Floats:
+    """Levels x levels for each step but the last."""
+    spreads = np.maximum(log_rates[:, -1] - log_rates[:, 0], _NARROWEST)
+    # A forecast that narrows is one whose levels come back to the middle: nothing of that is known beforehand.
+    kept = np.minimum(spreads[:-1] / np.maximum.accumulate(spreads)[1:], _SUREST)[:, np.newaxis, np.newaxis]
+    places, edges = ndtri(levels), ndtri(borders)
+    below = ndtr((edges - kept * places[:, np.newaxis]) / np.sqrt(1.0 - kept**2))
+    return np.asarray(np.diff(below, axis=2), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a plan is judged by."""
+
+    late_cost_per_s: float
+    """What a second that breaks the promised latency costs."""
+    failures_per_s: float
+    unrecovered_s: float
+    """What a recovery that takes too long costs besides its late seconds, in late seconds."""
+    friction_s: float
+    """Each change counts as so many late seconds, besides what it costs: nothing is as certain as what runs."""
+    payback: float
+    """How many times its own cost a change has to earn."""
+    latency_limit_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Behind:
+    """Where the job stands now."""
+
+    row: int
+    """What runs."""
+    backlog_records: float
+    """Beyond what is always there."""
+    down_s: float
+    """How much longer it will not work at all."""
+    warmth: float
+    """The share of its capacity that it has when it works, until it is warm."""
+
+    @property
+    def is_behind(self) -> bool:
+        return self.backlog_records > 0.0 or self.down_s > 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """What to do now, and what is expected of it."""
+
+    row: int
+    """What to run."""
+    mechanism: Mechanism | None
+    """How to get there; None: it runs."""
+    cost: float
+    """Of the whole horizon, late seconds included."""
+    keep_cost: float
+    """The same where nothing is changed now, and whatever pays later."""
+    change_cost: float
+    """What the change itself costs, its late seconds included."""
+    drained_s: float
+    """When what is behind has been worked off; 0 where nothing is."""
+
+
+class Ways:
+    """How the rows of a table are reached from each other, by each mechanism."""
+
+    def __init__(self, candidates: Candidates, changes: Sequence[ChangeCost]) -> None:
+        require(len(changes) > 0, "a plan needs a mechanism of change")
+        self.changes = tuple(changes)
+        columns = [np.nan_to_num(column, nan=-1.0) for column in candidates.columns]
+        self._classes: list[Integers] = []
+        for change in self.changes:
+            reach = REACH[change.mechanism]
+            fixed = [columns[place] for parameter, place in _COLUMNS.items() if parameter not in reach]
+            self._classes.append(_numbered(fixed, len(candidates)))
+        self._orders = [np.argsort(classes, kind="stable") for classes in self._classes]
+        self._firsts = [
+            np.flatnonzero(np.diff(classes[order], prepend=-1))
+            for classes, order in zip(self._classes, self._orders, strict=True)
+        ]
+
+    def reached(self, way: int, row: int) -> npt.NDArray[np.bool_]:
+        """Which rows are reached from this one."""
+        return np.asarray(self._classes[way] == self._classes[way][row])
+
+    def least(self, way: int, values: Floats) -> Floats:
+        """For each row the least value among those that it reaches this way; values have one line per row."""
+        by_class = np.minimum.reduceat(values[self._orders[way]], self._firsts[way], axis=0)
+        return np.asarray(by_class[self._classes[way]], dtype=np.float64)
+
+
+class Planner:
+    """Reckons the cost of every configuration over the horizon, each with the best that can follow it.
+
+    By dynamic programming from the end of the horizon: at each step it will be known how high the load is by then, and
+    not more of the future than the forecast tells from there on. To plan for each course of the load by itself would
+    make it look best to wait and see; to plan for all of them at once, best to be prepared for everything.
+    """
+
+    def __init__(self, odds: Odds, horizon: Horizon, ways: Ways, gaps_s: Sequence[float], terms: Terms) -> None:
+        """`gaps_s`: how long the job gives no output, way by way."""
+        self._odds = odds
+        self._horizon = horizon
+        self._ways = ways
+        self._gaps_s = tuple(gaps_s)
+        self._terms = terms
+        self._load = np.minimum(np.exp(horizon.log_rates - odds.log_capacity[:, np.newaxis, np.newaxis]), _FULLEST)
+        self._slack_s = self._slack()
+        self._per_s = self._running_per_s()
+        self._ahead = self._planned()
+
+    def _running_per_s(self) -> Floats:
+        """Rows x steps x levels: resources, late seconds, failures, and what must not be: running out of memory."""
+        odds, terms, rates = self._odds, self._terms, self._horizon.log_rates
+        late = odds.late(rates)
+        unrecovered = odds.unrecovered(rates)
+        full = np.clip(_FULL * odds.out_of_memory, 0.0, 1.0)[:, np.newaxis, np.newaxis]
+        recovery_s = np.minimum(odds.recovery_s(rates), _FOR_EVER_S)
+        # However seldom something fails, the promise is that a failure now would be got over in time.
+        expected = max(terms.failures_per_s, _LEAST_FAILURES_PER_S)
+        failed = terms.failures_per_s * recovery_s + expected * terms.unrecovered_s * unrecovered
+        wrong = np.minimum(late + full + failed, _WORST)
+        return np.asarray(odds.cost_per_s[:, np.newaxis, np.newaxis] + terms.late_cost_per_s * wrong, dtype=np.float64)
+
+    def _slack(self) -> Floats:
+        """Rows x steps x levels: by how much later than usual output may come."""
+        usual = self._odds.latency_s(self._horizon.log_rates)
+        limit_s = self._terms.latency_limit_s
+        return np.maximum(0.0, limit_s - usual) if limit_s is not None else np.full_like(usual, _NOBODY_MINDS_S)
+
+    def _planned(self) -> Floats:
+        """Steps x rows x levels: what the horizon costs from a step on, for who comes there with a row.
+
+        The level is that of the step before, which is all that is known then.
+        """
+        lengths = self._horizon.lengths_s
+        rows, steps, levels = self._per_s.shape
+        ahead = np.zeros((steps + 1, rows, levels))
+        for step in reversed(range(steps)):
+            held = self._per_s[:, step] * lengths[step] + ahead[step + 1]
+            ahead[step] = held
+            for way in range(len(self._ways.changes)):
+                # Asked to earn as much as the first move is: or it would always look better to wait.
+                arrived = held + self._terms.payback * self._change_cost(way, self._late_by_gap_s(way, step))
+                np.minimum(ahead[step], self._ways.least(way, arrived), out=ahead[step])
+            if step > 0:
+                # As it looks a step before, when only the level at that step is known.
+                ahead[step] = ahead[step] @ self._horizon.turns[step - 1].T
+        return ahead
+
+    def _late_by_gap_s(self, way: int, step: int) -> Floats:
+        late_s = np.maximum(0.0, self._gaps_s[way] - self._slack_s[:, step]) / (1.0 - self._load[:, step])
+        return np.asarray(np.minimum(late_s, _FOR_EVER_S), dtype=np.float64)
+
+    def _change_cost(self, way: int, late_s: Floats) -> Floats:
+        """What each row costs to be reached this way: double running, late seconds, and some more for the doubt."""
+        change = self._ways.changes[way]
+        double = self._odds.cost_per_s[:, np.newaxis] * (change.preparation_s if change.runs_double else 0.0)
+        return np.asarray(double + self._terms.late_cost_per_s * (late_s + self._terms.friction_s), dtype=np.float64)
+
+    # The first move.
+
+    def best(self, behind: Behind) -> Move:
+        """The first move that costs least; it is held until what is behind has gone, and then whatever is best."""
+        row, chances = behind.row, self._horizon.chances
+        late_s, hold_s = self._behind_s(behind, gap_s=0.0, lag_s=0.0)
+        keep_cost = float(self._held(late_s, hold_s)[row] @ chances)
+        move = Move(
+            row=row,
+            mechanism=None,
+            cost=keep_cost,
+            keep_cost=keep_cost,
+            change_cost=0.0,
+            drained_s=float(hold_s[row] @ chances) if behind.is_behind else 0.0,
+        )
+        asked = keep_cost
+        for way, change in enumerate(self._ways.changes):
+            if behind.down_s > 0.0 and change.gap_s > 0.0:
+                continue  # a job that is down cannot be moved, only be given executors for when it comes back
+            late_s, hold_s = self._behind_s(behind, gap_s=self._gaps_s[way], lag_s=change.preparation_s)
+            itself = self._change_cost(way, self._late_by_gap_s(way, 0)) @ chances
+            there = self._held(late_s, hold_s) @ chances + self._change_cost(way, np.zeros_like(late_s)) @ chances
+            # A change that only just pays is not made: what it earns is a guess, what it costs is not.
+            wanted = there + (self._terms.payback - 1.0) * itself
+            wanted = np.where(self._ways.reached(way, row), wanted, np.inf)
+            wanted[row] = np.inf
+            best = int(np.argmin(wanted))
+            if wanted[best] < asked:
+                asked = float(wanted[best])
+                move = Move(
+                    row=best,
+                    mechanism=change.mechanism,
+                    cost=float(there[best]),
+                    keep_cost=keep_cost,
+                    change_cost=float(itself[best]),
+                    drained_s=float(hold_s[best] @ chances) if behind.is_behind else 0.0,
+                )
+        return move
+
+    def _held(self, late_s: Floats, hold_s: Floats) -> Floats:
+        """Rows x levels: held until what is behind has gone, and then as is best."""
+        lengths = self._horizon.lengths_s
+        ends_s = np.cumsum(lengths)
+        step = np.minimum(np.searchsorted(ends_s, hold_s, side="right"), len(ends_s) - 1)
+        rows, levels = np.indices(hold_s.shape)
+        # The rest of the step in which it is over is run in the same configuration.
+        rest_s = np.maximum(0.0, ends_s[step] - hold_s)
+        cost = self._per_s[:, 0] * hold_s + self._terms.late_cost_per_s * late_s
+        return np.asarray(
+            cost + self._per_s[rows, step, levels] * rest_s + self._ahead[step + 1, rows, levels], dtype=np.float64
+        )
+
+    def _behind_s(self, behind: Behind, *, gap_s: float, lag_s: float) -> tuple[Floats, Floats]:
+        """Rows x levels: how many seconds are late, and for how long a row has to be held, by what is behind.
+
+        Records that arrive t after a stop of g seconds wait g - (1 - u) t, at utilisation u: as late as the stop was
+        long, and less and less until the backlog has gone at g / (1 - u). `lag_s`: how long what runs goes on first.
+        """
+        rate = np.exp(self._horizon.log_rates[0])[np.newaxis, :]
+        capacity = np.exp(self._odds.log_capacity)[:, np.newaxis]
+        slack_s, load = self._slack_s[:, 0], self._load[:, 0]
+        # Executors that are on their way come up while the job is down: only what is left of their time is waited for.
+        lag_s = max(0.0, lag_s - behind.down_s)
+        before = capacity[behind.row] * behind.warmth
+        waiting = behind.backlog_records + rate * behind.down_s + (rate - before) * lag_s
+        delay_s = np.maximum(0.0, waiting) / (capacity * behind.warmth) + gap_s
+        late = delay_s > slack_s
+        late_s = np.where(late, np.maximum(0.0, delay_s - slack_s) / (1.0 - load) + lag_s + behind.down_s, 0.0)
+        needed = behind.is_behind or gap_s > 0.0
+        hold_s = delay_s / (1.0 - load) + lag_s if needed else np.zeros_like(delay_s)
+        stuck = (rate >= _FULLEST * capacity) & (delay_s > 0.0)
+        late_s = np.where(stuck, _FOR_EVER_S, np.minimum(late_s, _FOR_EVER_S))
+        return late_s, np.where(stuck, _FOR_EVER_S, np.minimum(hold_s, _FOR_EVER_S))
+
+
+def _numbered(columns: Sequence[Floats], count: int) -> Integers:
+    if not columns:
+        return np.zeros(count, dtype=np.int64)
+    return np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)

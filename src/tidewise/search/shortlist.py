@@ -1,0 +1,71 @@
+"""The few configurations of a large space that a plan can be made of: those that nothing cheaper can replace."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidewise.core import Configuration, Prices
+from tidewise.qos import Candidates, Floats
+from tidewise.qos.candidates import Integers
+from tidewise.qos.model import JobModel
+from tidewise.search.odds import kinds_of
+
+_LEVELS = 16
+"""Capacities, evenly apart in logarithms, for each of which the cheapest are kept."""
+_KINDS = 4
+"""Kinds (all but the number of executors) that are kept with every number of executors."""
+_FULL = 0.05
+"""A configuration more likely than this to run out of memory is not worth a thought while others are not."""
+
+
+def shortlist(
+    model: JobModel, candidates: Candidates, *, prices: Prices, rate_per_s: float, running: Configuration
+) -> Candidates:
+    """Of all candidates, and of what runs, those that a plan may need.
+
+    For every level of capacity and every commit interval the cheapest; the few cheapest kinds with all their numbers of
+    executors, so that a job can be moved by its executors alone; and the kind that runs.
+    """
+    if candidates.row_of(running) is None:
+        candidates = candidates.with_one_more(running)
+    capacity = model.capacity_at(candidates, rate_per_s)
+    # What can be relied on, not what may be hoped for: a kind that was never seen has to be cheaper by its doubt.
+    log_able = capacity.log_mean - capacity.log_sd
+    cost = candidates.cost_per_hour(prices)
+    full = model.memory.out_of_memory_probability(candidates, rate_per_s)
+    usable = full <= max(_FULL, float(full.min()))
+    kinds = kinds_of(candidates)
+    own = kinds[candidates.row_of(running) or 0]
+    levels = np.linspace(log_able[usable].min(), log_able[usable].max(), _LEVELS)
+    kept = kinds == own
+    intervals = candidates.commit_interval_s
+    for interval_s in np.unique(intervals):
+        rows = np.flatnonzero(usable & (intervals == interval_s))
+        if len(rows):
+            cheapest = _cheapest_by_level(log_able[rows], cost[rows], levels)
+            kept[rows[cheapest]] = True
+    for kind in _cheapest_kinds(kinds[usable], log_able[usable], cost[usable], levels):
+        kept |= usable & (kinds == kind)
+    return candidates.only(np.flatnonzero(kept))
+
+
+def _cheapest_by_level(log_able: Floats, cost: Floats, levels: Floats) -> Integers:
+    """For each level the cheapest row that reaches it; of equally cheap ones the ablest."""
+    order = np.lexsort((-log_able, cost))
+    best_so_far = np.maximum.accumulate(log_able[order])
+    places = np.searchsorted(best_so_far, levels - 1e-12)
+    return np.unique(order[places[places < len(order)]]).astype(np.int64)
+
+
+def _cheapest_kinds(kinds: Integers, log_able: Floats, cost: Floats, levels: Floats) -> list[int]:
+    """The kinds that cost least over all levels, what they do not reach counted as the most expensive of all."""
+    dearest = 2.0 * float(cost.max())
+    names = np.unique(kinds)
+    sums = []
+    for kind in names:
+        rows = np.flatnonzero(kinds == kind)
+        order = rows[np.argsort(cost[rows])]
+        places = np.searchsorted(np.maximum.accumulate(log_able[order]), levels - 1e-12)
+        prices = np.append(cost[order], dearest)[np.minimum(places, len(order))]
+        sums.append(float(prices.mean()))
+    return [int(names[place]) for place in np.argsort(sums)[:_KINDS]]

@@ -1,0 +1,77 @@
+"""The price of a late second rises with the late seconds that there were."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import pytest
+
+from tidewise.core import Observation, Promises
+from tidewise.policies.late_budget import LateBudget
+from tidewise.testing.situations import report
+
+PROMISES = Promises(latency_p95_s=2.0, good_share=0.95)
+HOUR_S = 3600.0
+
+
+def reports(late: Iterable[bool], *, start_s: float = 0.0) -> list[Observation]:
+    return [
+        report(time_s=start_s + 60.0 * (minute + 1), window_s=60.0, latency_s=5.0 if is_late else 0.5)
+        for minute, is_late in enumerate(late)
+    ]
+
+
+def after(late: Iterable[bool]) -> LateBudget:
+    budget = LateBudget(memory_s=HOUR_S)
+    budget.learn(reports(late), PROMISES)
+    return budget
+
+
+def test_before_anything_is_seen_about_half_is_used() -> None:
+    assert LateBudget(memory_s=HOUR_S).used(PROMISES) == pytest.approx(0.5)
+
+
+def test_good_hours_lower_the_price_and_bad_ones_raise_it() -> None:
+    unknown, good, bad = LateBudget(memory_s=HOUR_S), after([False] * 600), after([True] * 600)
+    assert good.used(PROMISES) == pytest.approx(0.0, abs=0.01)
+    assert good.price(PROMISES) < unknown.price(PROMISES) < bad.price(PROMISES)
+
+
+def test_as_many_late_seconds_as_are_aimed_at_cost_the_usual_price() -> None:
+    seldom = after([minute % 25 == 0 for minute in range(3000)])
+    often = after([minute % 20 == 0 for minute in range(3000)])
+    # Promised away: one in twenty. Aimed at: a little less.
+    assert often.used(PROMISES) > 1.0
+    assert seldom.used(PROMISES) < often.used(PROMISES)
+    assert often.price(PROMISES) == pytest.approx(0.4 / 0.05 * math.exp(often.used(PROMISES) - 1.0))
+
+
+def test_the_price_has_a_top() -> None:
+    assert after([True] * 600).price(PROMISES) == pytest.approx(0.4 / 0.05 * math.exp(3.0))
+
+
+def test_late_seconds_are_forgotten() -> None:
+    budget = after([True] * 10)
+    before = budget.used(PROMISES)
+    budget.learn(reports([False] * 600, start_s=600.0), PROMISES)
+    assert budget.used(PROMISES) < 0.01 < before
+
+
+def test_reports_that_were_seen_before_do_not_count_twice() -> None:
+    once, twice = after([True, False] * 10), after([True, False] * 10)
+    twice.learn(reports([True, False] * 10), PROMISES)
+    assert twice.used(PROMISES) == once.used(PROMISES)
+
+
+def test_the_stricter_the_promise_the_dearer_a_late_second() -> None:
+    budget = LateBudget(memory_s=HOUR_S)
+    strict = Promises(latency_p95_s=2.0, good_share=0.99)
+    assert budget.price(strict) == pytest.approx(5.0 * budget.price(PROMISES))
+
+
+def test_without_a_promised_latency_nothing_is_late() -> None:
+    promises = Promises(recovery_s=60.0)
+    budget = LateBudget(memory_s=HOUR_S)
+    budget.learn(reports([True] * 600), promises)
+    assert budget.used(promises) == pytest.approx(0.0, abs=0.01)

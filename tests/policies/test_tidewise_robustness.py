@@ -1,0 +1,450 @@
+"""What Tidewise's policy must never do, whatever happens: each promise on a small simulated job beside a static one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tidewise.control import GuardSettings, Loop, LoopSettings, Runner, RunnerSettings
+from tidewise.core import (
+    ChangeCost,
+    ChangeOutcome,
+    ChangeRequest,
+    Configuration,
+    ConfigurationSpace,
+    Forecast,
+    JournalEvent,
+    Mechanism,
+    Meter,
+    Observation,
+    Prices,
+    ProfileOutcome,
+    ProfileRequest,
+    Promises,
+    total,
+)
+from tidewise.engines.simulator import Simulator, SimulatorProfile, load_profile
+from tidewise.engines.simulator import job as simulated_job
+from tidewise.engines.simulator.job import SimulatedJob
+from tidewise.experiments.fixed_run import series_of
+from tidewise.experiments.ledger import Ledger
+from tidewise.experiments.measures import good_seconds, undecided_seconds
+from tidewise.experiments.record import ChangeRecord
+from tidewise.experiments.series import Series
+from tidewise.forecast import make_forecaster
+from tidewise.policies import Tidewise
+from tidewise.policies.surprise import Surprise
+from tidewise.qos import Candidates
+from tidewise.search.odds import _LOADS, Odds
+from tidewise.search.plan import Behind, Horizon, Planner, Terms, Ways
+
+Rates = npt.NDArray[np.float64]
+Mangle = Callable[[Sequence[Observation], float], Sequence[Observation]]
+
+EVERY_S = 5.0
+MOST = 120_000.0
+"""About what the four executors can do."""
+START = Configuration(executors=4, commit_interval_s=2.0)
+PROMISES = Promises(latency_p95_s=8.0, good_share=0.9, recovery_s=120.0)
+LIVE = ChangeCost(mechanism=Mechanism.LIVE, gap_s=0.0, preparation_s=5.0)
+HANDOVER = ChangeCost(mechanism=Mechanism.HANDOVER, gap_s=1.6, preparation_s=27.0, runs_double=True)
+REDEPLOY = ChangeCost(mechanism=Mechanism.REDEPLOY, gap_s=23.0)
+
+
+class Kept:
+    """A journal in memory."""
+
+    def __init__(self) -> None:
+        self._events: list[JournalEvent] = []
+
+    def append(self, events: Iterable[JournalEvent]) -> None:
+        self._events.extend(events)
+
+    def read(self) -> Iterable[JournalEvent]:
+        return tuple(self._events)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misreporting:
+    """A job whose reports come otherwise than they were made."""
+
+    job: SimulatedJob
+    now_s: Callable[[], float]
+    mangle: Mangle
+
+    def observed(self) -> Configuration:
+        return self.job.observed()
+
+    def reports(self) -> Sequence[Observation]:
+        return self.mangle(self.job.reports(), self.now_s())
+
+    def change(self, request: ChangeRequest) -> None:
+        self.job.change(request)
+
+    def change_outcome(self, request_id: str) -> ChangeOutcome | None:
+        return self.job.change_outcome(request_id)
+
+    def profile(self, request: ProfileRequest) -> None:
+        self.job.profile(request)
+
+    def profile_outcome(self, request_id: str) -> ProfileOutcome | None:
+        return self.job.profile_outcome(request_id)
+
+    def inject(self, fault: str) -> None:
+        self.job.inject(fault)
+
+    def meter(self) -> Meter:
+        return self.job.meter()
+
+    def stop(self) -> None:
+        self.job.stop()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What came of a run, by Tidewise and by who leaves the job as it is."""
+
+    series: Series
+    late: npt.NDArray[np.bool_]
+    static_late: npt.NDArray[np.bool_]
+    core_share: float
+    changes: tuple[ChangeRecord, ...]
+    failed_decisions: int
+
+    def late_s(self, begin_s: int = 0, end_s: int | None = None) -> int:
+        return int(self.late[begin_s:end_s].sum())
+
+    def most_changes(self, within_s: float = 600.0) -> int:
+        times = [change.requested_at_s for change in self.changes]
+        return max((sum(first <= time < first + within_s for time in times) for first in times), default=0)
+
+    def keeps_what_static_keeps(self, *, but_s: int = 0) -> bool:
+        """Whether no more was late than was promised away, or than would have been; but for some seconds of a step."""
+        allowed = max((1.0 - PROMISES.good_share) * len(self.late), int(self.static_late.sum()))
+        return self.late_s() <= allowed + but_s
+
+
+def noisy(rates_per_s: Rates, share: float = 0.05) -> Rates:
+    random = np.random.default_rng(7)
+    return np.asarray(np.maximum(0.0, rates_per_s * (1.0 + share * random.standard_normal(len(rates_per_s)))))
+
+
+def seconds(minutes: float) -> Rates:
+    return np.arange(60.0 * minutes)
+
+
+def steady(share: float, minutes: float = 30.0) -> Rates:
+    return np.full(int(60 * minutes), share * MOST)
+
+
+def stepped(low: float, high: float, *, begin_s: int, end_s: int, minutes: float = 30.0) -> Rates:
+    rates = steady(low, minutes)
+    rates[begin_s:end_s] = high * MOST
+    return rates
+
+
+def _late(series: Series) -> npt.NDArray[np.bool_]:
+    limit_s = PROMISES.latency_p95_s
+    good = good_seconds(series, series.latency_p95_s, limit_s) | undecided_seconds(series, series.latency_p95_s, limit_s)
+    return np.asarray(~good)
+
+
+def _launched(
+    rates: Rates, profile: SimulatorProfile, start: Configuration, *, controlled: bool
+) -> tuple[Simulator, SimulatedJob]:
+    simulator = Simulator(
+        profile=profile, rates_per_s=rates, seed=3, report_every_s=int(EVERY_S), controlled=controlled
+    )
+    return simulator, simulator.launch(start)
+
+
+@dataclass(slots=True, kw_only=True)
+class Teller:
+    """Tells the story of a load."""
+
+    monkeypatch: pytest.MonkeyPatch
+    capacity: list[Callable[[int], float]] = field(default_factory=list)
+
+    def tell(
+        self,
+        load: Rates,
+        *,
+        profile: SimulatorProfile | None = None,
+        start: Configuration = START,
+        forecaster: str = "level",
+        mangle: Mangle | None = None,
+        speed: Callable[[int], float] | None = None,
+        most_executors: int = 4,
+    ) -> Story:
+        rates, profile = noisy(load), profile or load_profile("spark-local")
+        simulator, untouched = _launched(rates, profile, start, controlled=False)
+        self._slowed(untouched, speed)
+        simulator.clock.wait_until(float(len(rates)))
+        static = series_of(untouched.series())
+
+        simulator, job = _launched(rates, profile, start, controlled=True)
+        self._slowed(job, speed)
+        policy = Tidewise(forecaster=forecaster, sample_s=10.0)
+        ledger = Ledger(Kept())
+        offered = [change for change in profile.changes if change.mechanism in {Mechanism.LIVE, Mechanism.HANDOVER}]
+        loop = Loop(
+            run="robust",
+            policy=policy,
+            space=ConfigurationSpace(
+                executors=tuple(range(1, most_executors + 1)), commit_interval_s=(2.0,), changes=tuple(offered)
+            ),
+            promises=PROMISES,
+            prices=Prices(),
+            forecaster=make_forecaster(policy.forecaster, sample_s=policy.sample_s),
+            settings=LoopSettings(
+                decide_every_s=EVERY_S, forecast_horizon_s=60.0, forecast_step_s=5.0, broken_reports=None
+            ),
+            guard_settings=GuardSettings(cooldown_s=dict.fromkeys(Mechanism, 0.0)),
+        )
+        runner = Runner(
+            job=job if mangle is None else Misreporting(job=job, now_s=simulator.clock.now_s, mangle=mangle),
+            loop=loop,
+            journal=ledger,
+            clock=simulator.clock,
+            settings=RunnerSettings(poll_every_s=EVERY_S),
+        )
+        runner.run(float(len(rates)))
+        runner.finish("the load has ended")
+        ledger.settle(job.change_outcome)
+        series = series_of(job.series())
+        return Story(
+            series=series,
+            late=_late(series),
+            static_late=_late(static),
+            core_share=total(job.meter()).core_s / total(untouched.meter()).core_s,
+            changes=tuple(ledger.changes()),
+            failed_decisions=ledger.failed_decisions,
+        )
+
+    def _slowed(self, job: SimulatedJob, speed: Callable[[int], float] | None) -> None:
+        real = _REAL_CAPACITY
+        share = speed or (lambda _: 1.0)
+        self.monkeypatch.setattr(
+            simulated_job,
+            "capacity_per_s",
+            lambda profile, configuration, executors: (
+                real(profile, configuration, executors) * share(job._now)
+            ),
+        )
+
+
+_REAL_CAPACITY = simulated_job.capacity_per_s
+
+
+@pytest.fixture
+def teller(monkeypatch: pytest.MonkeyPatch) -> Teller:
+    return Teller(monkeypatch=monkeypatch)
+
+
+# Promises that hold.
+
+
+def test_a_constant_load_is_left_alone_after_a_while(teller: Teller) -> None:
+    story = teller.tell(steady(0.3, minutes=45.0))
+    assert story.keeps_what_static_keeps()
+    assert story.core_share < 0.9
+    assert not [change for change in story.changes if change.requested_at_s > 1800.0]
+
+
+def test_slow_growth_to_what_all_executors_can_do_is_followed(teller: Teller) -> None:
+    growth = np.linspace(0.2, 0.8, 2700) * MOST
+    story = teller.tell(np.asarray(growth))
+    assert story.keeps_what_static_keeps()
+    assert story.series.executors[-60:].min() == 4
+
+
+def without(**unknown: None) -> Mangle:
+    return lambda reports, _now_s: [replace(report, **unknown) for report in reports]
+
+
+def late_by(delay_s: float) -> Mangle:
+    waiting: list[Observation] = []
+
+    def mangle(reports: Sequence[Observation], now_s: float) -> Sequence[Observation]:
+        waiting.extend(reports)
+        due = [report for report in waiting if report.time_s <= now_s - delay_s]
+        del waiting[: len(due)]
+        return due
+
+    return mangle
+
+
+def every_third_missing() -> Mangle:
+    return lambda reports, _now_s: [report for report in reports if report.time_s % (3.0 * EVERY_S)]
+
+
+def wrong_for_a_minute(factor: float) -> Mangle:
+    return lambda reports, _now_s: [
+        replace(report, input_rate_per_s=factor * report.input_rate_per_s) if 900.0 < report.time_s <= 960.0 else report
+        for report in reports
+    ]
+
+
+@pytest.mark.parametrize(
+    "mangle",
+    [
+        pytest.param(without(busy_share=None), id="busy share unknown"),
+        pytest.param(without(cpu_share=None), id="cpu unknown"),
+        pytest.param(without(memory_share=None, state_mib=None), id="memory unknown"),
+        pytest.param(without(busy_share=None, cpu_share=None, memory_share=None, state_mib=None), id="all unknown"),
+        pytest.param(late_by(60.0), id="a minute late"),
+        pytest.param(every_third_missing(), id="every third missing"),
+        pytest.param(wrong_for_a_minute(2.0), id="twice the rate for a minute"),
+        pytest.param(wrong_for_a_minute(0.5), id="half the rate for a minute"),
+    ],
+)
+def test_bad_reports_break_no_promise(teller: Teller, mangle: Mangle) -> None:
+    waves = (0.35 + 0.15 * np.sin(2.0 * np.pi * seconds(30.0) / 900.0)) * MOST
+    story = teller.tell(np.asarray(waves), mangle=mangle)
+    assert story.failed_decisions == 0
+    assert story.keeps_what_static_keeps()
+    assert story.most_changes() <= 10
+
+
+def test_capacity_that_is_never_the_same_breaks_no_promise(teller: Teller) -> None:
+    profile = load_profile("spark-local")
+    restless = profile.model_copy(update={"capacity": profile.capacity.model_copy(update={"noise_share": 0.3})})
+    story = teller.tell(steady(0.3), profile=restless)
+    assert story.keeps_what_static_keeps()
+    assert story.most_changes() <= 6
+
+
+def failing(share: float) -> SimulatorProfile:
+    profile = load_profile("spark-local")
+    costs = {name: cost.model_copy(update={"failure_share": share}) for name, cost in profile.mechanisms.items()}
+    return profile.model_copy(update={"mechanisms": costs})
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_changes_that_fail_break_no_promise_and_are_not_tried_all_the_time(teller: Teller, share: float) -> None:
+    story = teller.tell(steady(0.3), profile=failing(share))
+    assert story.keeps_what_static_keeps()
+    assert story.most_changes() <= 6
+
+
+# Promises that do not hold yet.
+
+
+def test_nothing_is_taken_away_from_a_job_that_is_overloaded(teller: Teller) -> None:
+    story = teller.tell(stepped(0.2, 0.8, begin_s=900, end_s=1200))
+    down = [change.target.executors for change in story.changes if 905.0 < change.requested_at_s <= 1200.0]
+    assert down == sorted(down)
+    assert story.keeps_what_static_keeps(but_s=60)
+
+
+def test_an_hour_of_silence_ends_without_a_minute_of_blindness(teller: Teller) -> None:
+    load = steady(0.5)
+    load[600:1200] = 0.0
+    story = teller.tell(load)
+    first = min(change.requested_at_s for change in story.changes if change.requested_at_s > 1200.0)
+    assert first <= 1200.0 + 3 * EVERY_S
+    assert story.late_s(1200) <= 60
+
+
+def test_a_load_that_comes_and_goes_every_minute_is_not_followed(teller: Teller) -> None:
+    saw = (0.15 + 0.6 * (seconds(30.0) % 60.0) / 60.0) * MOST
+    story = teller.tell(np.asarray(saw))
+    assert story.keeps_what_static_keeps()
+    assert story.most_changes() <= 6
+
+
+def test_a_job_that_starts_too_small_gets_executors_within_three_minutes(teller: Teller) -> None:
+    story = teller.tell(steady(0.6), start=START.with_executors(1))
+    assert story.changes[0].requested_at_s <= 180.0
+
+
+def test_a_job_that_becomes_half_as_fast_is_late_for_two_minutes_at_most(teller: Teller) -> None:
+    story = teller.tell(steady(0.2, minutes=40.0), speed=lambda second: 0.4 if 900 <= second < 1800 else 1.0)
+    assert story.late_s(900, 1800) <= int(story.static_late[900:1800].sum()) + 120
+    assert story.most_changes() <= 6
+
+
+def test_a_cluster_that_gives_no_more_is_not_asked_again_and_again(teller: Teller) -> None:
+    full = load_profile("spark-local").model_copy(update={"cluster_cores": 4.0})
+    story = teller.tell(steady(0.8), profile=full, most_executors=8)
+    assert story.keeps_what_static_keeps()
+    assert len([change for change in story.changes if change.target.executors > 4]) <= 3
+
+
+# The plan itself, where it goes wrong.
+
+
+def odds_of(rows: Sequence[Configuration], *, each_per_s: float) -> Odds:
+    """Capacities in proportion to the executors, late from nine tenths of them on."""
+    count, columns = len(rows), len(_LOADS)
+    executors = np.array([row.executors for row in rows], dtype=np.float64)
+    tables = np.ones((count, columns))
+    return Odds(
+        candidates=Candidates.listing(rows),
+        cost_per_s=executors * 1e-5,
+        log_capacity=np.log(executors * each_per_s),
+        boosted_log_capacity=np.full(count, np.log(executors.max() * each_per_s)),
+        late_scores=(_LOADS - np.log(0.9)) / 0.1 * tables,
+        log_latency=np.log(3.0) * tables,
+        unrecovered_scores=-8.0 * tables,
+        log_recovery=np.log(30.0) * tables,
+        out_of_memory=np.zeros(count),
+    )
+
+
+def horizon_of(*levels: float, rising: float = 1.0) -> Horizon:
+    """Levels that stay, or that rise evenly to so many times as much within half an hour."""
+    growth = np.linspace(1.0, rising, 30)
+    paths = tuple(tuple(level * growth) for level in levels)
+    places = {1: (0.5,), 3: (0.1, 0.5, 0.9)}[len(levels)]
+    forecast = Forecast(made_at_s=0.0, step_s=60.0, levels=places, paths_per_s=paths, model="by hand")
+    return Horizon.of(forecast, tail_s=5400.0, ceiling_per_s=1e9)
+
+
+TERMS = Terms(
+    late_cost_per_s=2e-4,
+    failures_per_s=1e-5,
+    unrecovered_s=1200.0,
+    friction_s=1.0,
+    payback=1.25,
+    latency_limit_s=8.0,
+)
+ROWS = [START.with_executors(count) for count in (1, 2, 3, 4)]
+
+
+def planner_of(horizon: Horizon, changes: Sequence[ChangeCost]) -> Planner:
+    ways = Ways(Candidates.listing(ROWS), changes)
+    return Planner(odds_of(ROWS, each_per_s=10_000.0), horizon, ways, [change.gap_s for change in changes], TERMS)
+
+
+def test_where_the_load_may_be_too_much_for_all_the_largest_is_kept() -> None:
+    planner = planner_of(horizon_of(15_000.0, 25_000.0, 60_000.0), [LIVE])
+    move = planner.best(Behind(row=3, backlog_records=60_000.0, down_s=0.0, warmth=1.0))
+    assert ROWS[move.row].executors == 4
+
+
+def test_executors_that_can_join_live_are_not_asked_for_by_a_handover() -> None:
+    planner = planner_of(horizon_of(16_000.0), [LIVE, HANDOVER])
+    move = planner.best(Behind(row=1, backlog_records=190_000.0, down_s=0.0, warmth=1.0))
+    assert move.mechanism is not Mechanism.HANDOVER
+
+
+def test_a_longer_gap_is_never_the_better_way_to_the_same_place() -> None:
+    longer = replace(REDEPLOY, gap_s=300.0)
+    horizon = horizon_of(12_000.0, rising=1.7)
+    behind = Behind(row=1, backlog_records=100_000.0, down_s=0.0, warmth=1.0)
+    costs = [planner_of(horizon, [change]).best(behind).cost for change in (REDEPLOY, longer)]
+    assert costs[0] < costs[1]
+
+
+def test_a_forecast_of_nothing_is_lifted_when_something_arrives() -> None:
+    silence = Forecast(made_at_s=0.0, step_s=60.0, levels=(0.1, 0.5, 0.9), paths_per_s=((0.0,) * 30,) * 3, model="none")
+    bent = Surprise().bent(silence, 50_000.0, 5.0)
+    assert bent.paths_per_s[1][0] == pytest.approx(50_000.0)

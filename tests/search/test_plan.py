@@ -1,0 +1,504 @@
+"""The plan is the cheapest of all sequences, found by trying every one of them where there are few."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+from tidewise.core import REACH, ChangeCost, Configuration, Forecast, InvalidValueError, Mechanism
+from tidewise.qos import Candidates, Floats
+from tidewise.search.odds import Odds
+from tidewise.search.plan import Behind, Horizon, Move, Planner, Terms, Ways
+from tidewise.testing.strategies import forecasts
+
+_LOG_LOADS = np.linspace(np.log(0.02), np.log(2.0), 21)
+"""The columns of the tables of `Odds`."""
+LIVE = ChangeCost(mechanism=Mechanism.LIVE, gap_s=0.0)
+REDEPLOY = ChangeCost(mechanism=Mechanism.REDEPLOY, gap_s=4.0)
+HANDOVER = ChangeCost(mechanism=Mechanism.HANDOVER, gap_s=0.5, preparation_s=40.0, runs_double=True)
+CALM = Terms(
+    late_cost_per_s=1.0, failures_per_s=0.0, unrecovered_s=0.0, friction_s=0.0, payback=1.0, latency_limit_s=2.0
+)
+_quick = settings(max_examples=60, deadline=None)
+
+
+def odds_of(
+    rows: Sequence[Configuration], *, cost: Sequence[float], capacity: Sequence[float], steep: float = 6.0
+) -> Odds:
+    """Late from nearly all of the capacity on, at a latency of one second that grows with the load.
+
+    steep: how suddenly; 0 for rows that are never late.
+    """
+    count = len(rows)
+    scores = np.full(21, -30.0) if steep == 0.0 else steep * (_LOG_LOADS - np.log(0.9))
+    return Odds(
+        candidates=Candidates.listing(list(rows)),
+        cost_per_s=np.asarray(cost, dtype=np.float64),
+        log_capacity=np.log(np.asarray(capacity, dtype=np.float64)),
+        boosted_log_capacity=np.full(count, np.log(max(capacity))),
+        late_scores=np.tile(scores, (count, 1)),
+        log_latency=np.tile(0.1 * _LOG_LOADS, (count, 1)),
+        unrecovered_scores=np.full((count, 21), -8.0),
+        log_recovery=np.full((count, 21), np.log(60.0)),
+        out_of_memory=np.zeros(count),
+    )
+
+
+def horizon_of(rates: Sequence[Sequence[float]], lengths_s: Sequence[float], turns: Floats | None = None) -> Horizon:
+    """Steps x levels; without turns every level stays what it is."""
+    log_rates = np.log(np.asarray(rates, dtype=np.float64))
+    steps, levels = log_rates.shape
+    chances = np.full(levels, 1.0 / levels)
+    stay = np.tile(np.eye(levels), (steps - 1, 1, 1))
+    return Horizon(
+        lengths_s=np.asarray(lengths_s, dtype=np.float64),
+        log_rates=log_rates,
+        chances=chances,
+        turns=stay if turns is None else turns,
+        middle=levels // 2,
+    )
+
+
+def planner_of(odds: Odds, horizon: Horizon, changes: Sequence[ChangeCost], terms: Terms) -> Planner:
+    return Planner(odds, horizon, Ways(odds.candidates, changes), [change.gap_s for change in changes], terms)
+
+
+def standing(row: int, *, backlog: float = 0.0, down_s: float = 0.0) -> Behind:
+    return Behind(row=row, backlog_records=backlog, down_s=down_s, warmth=1.0)
+
+
+def executors(*counts: int) -> list[Configuration]:
+    return [Configuration(executors=count) for count in counts]
+
+
+class EverySequence:
+    """The cost of all sequences, one after another: each step begins with a move or none, and then a row is run.
+
+    By then the level of the step is known, but for the first; that of the next is not. Every change costs its late
+    seconds and double running `payback` times.
+    """
+
+    def __init__(self, odds: Odds, horizon: Horizon, changes: Sequence[ChangeCost], terms: Terms) -> None:
+        self.odds, self.horizon, self.changes, self.terms = odds, horizon, changes, terms
+        self.rows, self.levels, self.steps = range(len(odds.cost_per_s)), range(len(horizon.chances)), horizon.lengths_s
+
+    def load(self, row: int, step: int, level: int) -> float:
+        return float(np.exp(self.horizon.log_rates[step, level] - self.odds.log_capacity[row]))
+
+    def running(self, row: int, step: int, level: int) -> float:
+        """By the formulas of `odds_of`."""
+        late = float(ndtr(np.interp(np.log(self.load(row, step, level)), _LOG_LOADS, self.odds.late_scores[row])))
+        wrong = min(late + 60.0 * self.terms.failures_per_s, 2.0)
+        return float(self.steps[step]) * (float(self.odds.cost_per_s[row]) + self.terms.late_cost_per_s * wrong)
+
+    def changing(self, change: ChangeCost, target: int, step: int, level: int) -> float:
+        load = self.load(target, step, level)
+        assert self.terms.latency_limit_s is not None
+        slack_s = max(0.0, self.terms.latency_limit_s - float(np.clip(load, 0.02, 2.0)) ** 0.1)
+        late_s = max(0.0, change.gap_s - slack_s) / (1.0 - min(load, 0.97))
+        double = change.preparation_s * float(self.odds.cost_per_s[target]) if change.runs_double else 0.0
+        return float(double + self.terms.late_cost_per_s * (late_s + self.terms.friction_s))
+
+    def moves(self, row: int) -> list[tuple[int, ChangeCost | None]]:
+        listed = self.odds.candidates
+        ways = [
+            (other, change)
+            for change in self.changes
+            for other in self.rows
+            if other != row and listed[row].differs_from(listed[other]) <= REACH[change.mechanism]
+        ]
+        return [(row, None), *ways]
+
+    def ahead(self, row: int, step: int, level: int) -> float:
+        """What is to come after a step at this level."""
+        if step + 1 == len(self.steps):
+            return 0.0
+        likely = self.horizon.turns[step, level]
+        return float(sum(likely[after] * self.best_from(row, step + 1, after) for after in self.levels))
+
+    def best_from(self, row: int, step: int, level: int) -> float:
+        return min(
+            self.running(target, step, level)
+            + self.ahead(target, step, level)
+            + (0.0 if change is None else self.terms.payback * self.changing(change, target, step, level))
+            for target, change in self.moves(row)
+        )
+
+    def first(self, row: int) -> tuple[float, float, int, Mechanism | None]:
+        """What is asked of the best first move, what it costs, where it leads, and how."""
+        tried = []
+        for target, change in self.moves(row):
+            cost, itself = 0.0, 0.0
+            for level, chance in enumerate(self.horizon.chances):
+                cost += float(chance) * (self.running(target, 0, level) + self.ahead(target, 0, level))
+                itself += 0.0 if change is None else float(chance) * self.changing(change, target, 0, level)
+            asked = cost + self.terms.payback * itself
+            tried.append((asked, cost + itself, target, None if change is None else change.mechanism))
+        return min(tried, key=lambda one: one[0])
+
+
+rates = st.floats(20.0, 350.0)
+prices = st.floats(0.01, 2.0)
+
+
+@st.composite
+def problems(draw: st.DrawFn, *, levels: int) -> tuple[Odds, Horizon, list[ChangeCost], Terms]:
+    """Two or three rows, two to four steps; rows differ in their executors and sometimes in their memory."""
+    rows = [
+        Configuration(executors=count, memory_mib_per_executor=draw(st.sampled_from((1024, 2048))))
+        for count in range(1, draw(st.integers(2, 3)) + 1)
+    ]
+    capacity = [100.0 * draw(st.floats(0.5, 2.0)) * each.executors for each in rows]
+    steps = draw(st.integers(2, 4 if levels == 1 else 3))
+    # What is overloaded at once is judged by what piles up, not by sequences: that has tests of its own.
+    shares = sorted(draw(st.lists(st.floats(0.1, 0.96), min_size=levels, max_size=levels)))
+    course = [[share * min(capacity) for share in shares]]
+    course += [sorted(draw(st.lists(rates, min_size=levels, max_size=levels))) for _ in range(steps - 1)]
+    turns = np.array(
+        [[draw(st.lists(st.floats(0.1, 1.0), min_size=levels, max_size=levels)) for _ in range(levels)]] * (steps - 1)
+    )
+    # The job has caught up with a gap of the first move before the first step ends: 4 s / (1 - 0.97) = 133 s.
+    lengths_s = [draw(st.floats(150.0, 600.0)) for _ in range(steps)]
+    horizon = horizon_of(course, lengths_s, turns / turns.sum(axis=2, keepdims=True))
+    changes = draw(st.sampled_from(([LIVE, REDEPLOY], [REDEPLOY], [LIVE, HANDOVER], [HANDOVER, REDEPLOY])))
+    terms = Terms(
+        late_cost_per_s=draw(st.floats(0.1, 5.0)),
+        failures_per_s=draw(st.floats(0.0, 1e-3)),
+        unrecovered_s=0.0,
+        friction_s=draw(st.sampled_from((0.0, 5.0))),
+        payback=draw(st.sampled_from((1.0, 1.25))),
+        latency_limit_s=2.0,
+    )
+    return odds_of(rows, cost=[draw(prices) for _ in rows], capacity=capacity), horizon, changes, terms
+
+
+def _agrees(problem: tuple[Odds, Horizon, list[ChangeCost], Terms], row: int) -> None:
+    odds, horizon, changes, terms = problem
+    every = EverySequence(odds, horizon, changes, terms)
+    found = planner_of(odds, horizon, changes, terms).best(standing(row))
+    asked, cost, target, mechanism = every.first(row)
+    of_found = found.cost + (terms.payback - 1.0) * found.change_cost
+    assert of_found == pytest.approx(asked, rel=1e-9)
+    if (found.row, found.mechanism) == (target, mechanism):  # else two are equally good
+        assert found.cost == pytest.approx(cost, rel=1e-9)
+    if found.row == row:
+        assert found.mechanism is None
+        assert found.cost == found.keep_cost
+        assert found.change_cost == 0.0
+
+
+@_quick
+@given(problem=problems(levels=1), row=st.integers(0, 1))
+def test_no_sequence_of_configurations_is_cheaper(
+    problem: tuple[Odds, Horizon, list[ChangeCost], Terms], row: int
+) -> None:
+    _agrees(problem, row)
+
+
+@_quick
+@given(problem=problems(levels=2), row=st.integers(0, 1))
+def test_what_is_not_known_yet_is_not_made_use_of(
+    problem: tuple[Odds, Horizon, list[ChangeCost], Terms], row: int
+) -> None:
+    _agrees(problem, row)
+
+
+def test_a_change_is_made_a_step_before_it_is_needed_where_it_takes_longer_then() -> None:
+    # 4 s of gap are late for 3.07 / (1 - 0.25) = 4.1 s at a load of a quarter, for 3.05 / (1 - 0.4) = 5.1 s at 0.4;
+    # the larger row for 150 s more costs 150 x 0.001 = 0.15.
+    odds = odds_of(executors(1, 4), cost=[0.001, 0.002], capacity=[160.0, 400.0])
+    horizon = horizon_of([[100.0], [160.0]], [150.0, 600.0])
+    found = planner_of(odds, horizon, [REDEPLOY], CALM).best(standing(0))
+    assert (found.row, found.mechanism) == (1, Mechanism.REDEPLOY)
+
+
+def test_what_is_needed_later_waits_where_changes_are_free() -> None:
+    odds = odds_of(executors(1, 4), cost=[0.01, 0.04], capacity=[300.0, 1200.0])
+    horizon = horizon_of([[100.0], [900.0]], [150.0, 600.0])
+    planner = planner_of(odds, horizon, [LIVE], CALM)
+    assert planner.best(standing(0)).row == 0
+    assert planner.best(standing(1)).row == 0
+
+
+@_quick
+@given(cost=st.lists(st.floats(0.01, 5.0), min_size=2, max_size=6), row=st.integers(0, 1))
+def test_of_what_is_as_good_the_cheapest_is_run(cost: list[float], row: int) -> None:
+    odds = odds_of(executors(*range(1, len(cost) + 1)), cost=cost, capacity=[200.0] * len(cost))
+    found = planner_of(odds, horizon_of([[150.0]] * 2, [60.0] * 2), [LIVE], CALM).best(standing(row))
+    assert cost[found.row] == min(cost)
+    if cost[row] == min(cost):
+        assert found.row == row
+
+
+@_quick
+@given(
+    cost=st.lists(st.floats(0.01, 5.0), min_size=2, max_size=6),
+    steps=st.integers(1, 4),
+    late_price=st.floats(0.01, 100.0),
+)
+def test_where_changes_are_free_and_nothing_is_late_only_the_price_counts(
+    cost: list[float], steps: int, late_price: float
+) -> None:
+    rows = executors(*range(1, len(cost) + 1))
+    odds = odds_of(rows, cost=cost, capacity=[1e3] * len(cost), steep=0.0)
+    horizon = horizon_of([[100.0]] * steps, [60.0] * steps)
+    found = planner_of(odds, horizon, [LIVE], replace(CALM, late_cost_per_s=late_price)).best(standing(0))
+    assert cost[found.row] == min(cost)
+    assert found.cost == pytest.approx(60.0 * steps * min(cost))
+
+
+@_quick
+@given(
+    rows=st.lists(st.tuples(prices, st.floats(50.0, 500.0)), min_size=2, max_size=6),
+    course=st.lists(st.tuples(rates, rates).map(sorted), min_size=1, max_size=3),
+    late_prices=st.tuples(st.floats(0.01, 10.0), st.floats(0.01, 10.0)).map(sorted),
+)
+def test_a_higher_price_of_late_seconds_never_leads_to_more_of_them_where_changes_are_free(
+    rows: list[tuple[float, float]], course: list[list[float]], late_prices: list[float]
+) -> None:
+    odds = odds_of(
+        executors(*range(1, len(rows) + 1)), cost=[row[0] for row in rows], capacity=[row[1] for row in rows]
+    )
+    horizon = horizon_of(course, [60.0] * len(course))
+    late = odds.late(horizon.log_rates[0]) @ horizon.chances
+    cheap, dear = (
+        planner_of(odds, horizon, [LIVE], replace(CALM, late_cost_per_s=price)).best(standing(0)).row
+        for price in late_prices
+    )
+    assert late[dear] <= late[cheap] + 1e-9
+
+
+@_quick
+@given(
+    cost=st.lists(prices, min_size=2, max_size=4),
+    gap_s=st.floats(3.0, 100.0),
+    late_price=st.floats(0.01, 100.0),
+    payback=st.floats(1.0, 3.0),
+)
+def test_a_change_whose_gap_costs_more_than_it_can_earn_is_not_made(
+    cost: list[float], gap_s: float, late_price: float, payback: float
+) -> None:
+    rows = executors(*range(1, len(cost) + 1))
+    odds = odds_of(rows, cost=cost, capacity=[200.0] * len(cost), steep=0.0)
+    horizon = horizon_of([[100.0]] * 3, [60.0, 60.0, 1200.0])
+    change = ChangeCost(mechanism=Mechanism.REDEPLOY, gap_s=gap_s)
+    terms = replace(CALM, late_cost_per_s=late_price, payback=payback)
+    found = planner_of(odds, horizon, [change], terms).best(standing(0))
+    # Output may come by 2 s less the usual latency later; at a load of a half a gap is felt for twice as long.
+    gap_cost = late_price * (gap_s - (2.0 - 0.5**0.1)) * 2.0
+    earned = (cost[0] - min(cost)) * 1320.0
+    if payback * gap_cost > earned * (1.0 + 1e-9):
+        assert found.row == 0
+    elif payback * gap_cost < earned * (1.0 - 1e-9):
+        assert cost[found.row] == min(cost)
+
+
+@_quick
+@given(
+    down_s=st.floats(0.1, 300.0),
+    backlog=st.floats(0.0, 1e5),
+    late_price=st.floats(0.01, 100.0),
+    changes=st.sampled_from(([REDEPLOY], [REDEPLOY, LIVE], [HANDOVER, LIVE])),
+)
+def test_a_job_that_is_down_is_only_given_what_comes_without_a_gap(
+    down_s: float, backlog: float, late_price: float, changes: list[ChangeCost]
+) -> None:
+    rows = [*executors(1, 2, 8), Configuration(executors=8, memory_mib_per_executor=2048)]
+    odds = odds_of(rows, cost=[0.1, 0.2, 0.8, 0.01], capacity=[100.0, 200.0, 800.0, 800.0])
+    planner = planner_of(odds, horizon_of([[90.0]] * 2, [60.0] * 2), changes, replace(CALM, late_cost_per_s=late_price))
+    found = planner.best(standing(0, backlog=backlog, down_s=down_s))
+    assert found.mechanism in (None, Mechanism.LIVE)
+    assert found.row in ((0, 1, 2) if LIVE in changes else (0,))
+
+
+def test_what_is_behind_is_worked_off_with_more_than_the_load_needs() -> None:
+    odds = odds_of(executors(1, 2, 4), cost=[0.1, 0.2, 0.4], capacity=[100.0, 200.0, 400.0])
+    terms = replace(CALM, late_cost_per_s=5.0)
+    planner = planner_of(odds, horizon_of([[50.0]] * 3, [60.0] * 3), [LIVE], terms)
+    assert planner.best(standing(0)).row == 0
+    # 20 s late with two executors, 8.6 s with four: 57 saved for the 12 that a minute of two more costs.
+    found = planner.best(standing(0, backlog=3000.0))
+    assert (found.row, found.mechanism) == (2, Mechanism.LIVE)
+    assert found.drained_s == pytest.approx(3000.0 / (400.0 - 50.0))
+    assert found.cost < found.keep_cost
+
+
+backlogs = st.tuples(st.floats(0.0, 2e5), st.floats(0.0, 2e5)).map(sorted)
+
+
+def _drained_with(backlog: float, *, late_price: float, rate: float = 150.0) -> int:
+    """How many of up to eight executors of 100 records/s work a backlog off."""
+    counts = range(1, 9)
+    odds = odds_of(
+        executors(*counts), cost=[0.1 * count for count in counts], capacity=[100.0 * count for count in counts]
+    )
+    lengths_s = [60.0] * 20 + [600.0] * 4 + [5400.0]
+    horizon = horizon_of([[rate]] * len(lengths_s), lengths_s)
+    planner = planner_of(odds, horizon, [LIVE], replace(CALM, late_cost_per_s=late_price))
+    return 1 + planner.best(standing(1, backlog=backlog)).row
+
+
+@_quick
+@given(backlogs=backlogs, late_price=st.floats(1.0, 100.0), rate=st.floats(10.0, 190.0))
+def test_a_larger_backlog_is_never_worked_off_with_less(backlogs: list[float], late_price: float, rate: float) -> None:
+    less, more = (_drained_with(backlog, late_price=late_price, rate=rate) for backlog in backlogs)
+    assert less <= more
+
+
+@pytest.mark.xfail(strict=True, reason="what takes longer than an hour with any row is equally bad with all of them")
+def test_a_backlog_of_many_hours_is_still_worked_off_with_more() -> None:
+    # At 150 records/s that arrive, what a quarter of an hour brings, and what five hours bring.
+    assert _drained_with(900.0 * 150.0, late_price=5.0) == 8
+    assert _drained_with(5.0 * 3600.0 * 150.0, late_price=5.0) == 8
+
+
+@pytest.mark.xfail(strict=True, reason="the preparation of a change with a gap counts as late")
+def test_seconds_in_which_another_application_gets_ready_are_not_late() -> None:
+    # The job runs on meanwhile: what arrives late is only what a gap of 2 s delays.
+    rows = [Configuration(executors=4, memory_mib_per_executor=memory) for memory in (4096, 1024)]
+    odds = odds_of(rows, cost=[0.5, 0.1], capacity=[200.0, 200.0], steep=0.0)
+    horizon = horizon_of([[100.0]] * 2, [150.0, 150.0])
+    costs = [
+        planner_of(odds, horizon, [ChangeCost(mechanism=Mechanism.HANDOVER, gap_s=2.0, preparation_s=ready_s)], CALM)
+        .best(standing(0))
+        .cost
+        for ready_s in (0.0, 40.0)
+    ]
+    assert costs[1] == pytest.approx(costs[0])
+
+
+@pytest.mark.xfail(strict=True, reason="what a change takes to get ready costs now and not later")
+@_quick
+@given(
+    cost=st.lists(prices, min_size=2, max_size=4),
+    rate=st.floats(20.0, 380.0),
+    change=st.sampled_from((LIVE, replace(LIVE, preparation_s=10.0), HANDOVER, replace(HANDOVER, gap_s=2.0))),
+)
+def test_what_would_be_done_later_at_the_same_load_is_done_now(
+    cost: list[float], rate: float, change: ChangeCost
+) -> None:
+    # Else it is put off again at the next decision, and at the one after that.
+    rows = executors(*range(1, len(cost) + 1))
+    odds = odds_of(rows, cost=cost, capacity=[100.0 * each.executors for each in rows])
+    horizon = horizon_of([[rate]] * 8, [30.0] * 7 + [3600.0])
+    found = planner_of(odds, horizon, [change], CALM).best(standing(0))
+    if found.row == 0:
+        for_ever = EverySequence(odds, horizon, [], CALM).first(0)[0]
+        assert found.keep_cost == pytest.approx(for_ever)
+
+
+@pytest.mark.xfail(strict=True, reason="settings are not looked at")
+def test_a_mechanism_reaches_what_it_can_change_and_nothing_else() -> None:
+    rows = [
+        Configuration(executors=1),
+        Configuration(executors=2),
+        Configuration(executors=2, memory_mib_per_executor=2048),
+        Configuration(executors=1, state_partitions=8),
+        Configuration(executors=1, settings=(("a", "1"),)),
+    ]
+    changes = [ChangeCost(mechanism=mechanism, gap_s=1.0) for mechanism in Mechanism]
+    ways = Ways(Candidates.listing(rows), changes)
+    for way, change in enumerate(changes):
+        for row, source in enumerate(rows):
+            reached = [bool(one) for one in ways.reached(way, row)]
+            assert reached == [change.can_carry(source, target) for target in rows], f"{change.mechanism} from {source}"
+
+
+def test_the_least_of_what_is_reached_is_found_for_every_row() -> None:
+    rows = [*executors(1, 2, 4), Configuration(executors=3, memory_mib_per_executor=2048)]
+    ways = Ways(Candidates.listing(rows), [LIVE, REDEPLOY])
+    values = np.array([[3.0, 1.0], [2.0, 5.0], [4.0, 4.0], [1.0, 0.0]])
+    assert ways.least(0, values).tolist() == [[2.0, 1.0]] * 3 + [[1.0, 0.0]]
+    assert ways.least(1, values).tolist() == [[1.0, 0.0]] * 4
+
+
+def test_a_plan_needs_a_way() -> None:
+    with pytest.raises(InvalidValueError, match="mechanism"):
+        Ways(Candidates.listing(executors(1)), [])
+
+
+# The load.
+
+
+def forecast_of(*paths: Sequence[float], levels: Sequence[float], step_s: float = 60.0) -> Forecast:
+    return Forecast(
+        made_at_s=0.0, step_s=step_s, levels=tuple(levels), paths_per_s=tuple(tuple(path) for path in paths), model="m"
+    )
+
+
+@_quick
+@given(forecast=forecasts(), ceiling=st.floats(0.0, 1e6))
+def test_turns_are_rows_of_probabilities_and_chances_too(forecast: Forecast, ceiling: float) -> None:
+    horizon = Horizon.of(forecast, tail_s=600.0, ceiling_per_s=ceiling)
+    steps, levels = horizon.log_rates.shape
+    assert horizon.turns.shape == (steps - 1, levels, levels)
+    assert (horizon.turns >= 0.0).all()
+    assert horizon.turns.sum(axis=2) == pytest.approx(1.0)
+    assert horizon.chances.sum() == pytest.approx(1.0)
+    assert (horizon.chances > 0.0).all()
+    assert np.isfinite(horizon.log_rates).all()
+    assert (np.diff(horizon.log_rates, axis=1) >= 0.0).all()
+    assert (horizon.lengths_s > 0.0).all()
+
+
+def test_a_horizon_is_half_an_hour_of_the_forecast_and_a_tail() -> None:
+    paths = [[level * (100.0 + minute) for minute in range(60)] for level in (0.5, 1.0, 2.0)]
+    horizon = Horizon.of(forecast_of(*paths, levels=(0.1, 0.5, 0.9)), tail_s=5400.0, ceiling_per_s=np.inf)
+    assert horizon.lengths_s.sum() == pytest.approx(1800.0 + 5400.0)
+    assert horizon.lengths_s[-1] == 5400.0
+    assert horizon.middle == 1
+    # Half a minute, half a minute, a minute, ...: the highest of the minutes that each step touches.
+    assert np.exp(horizon.log_rates[:4, 1]) == pytest.approx([100.0, 100.0, 101.0, 102.0])
+    assert np.exp(horizon.log_rates[-1]) == pytest.approx([64.5, 129.0, 258.0])
+    assert horizon.log_rates[-1] == pytest.approx(horizon.log_rates[-2])
+    # 0.1 stands for all below 0.3, 0.5 for what lies between 0.3 and 0.7.
+    assert horizon.chances == pytest.approx([0.3, 0.4, 0.3])
+
+
+def test_a_short_forecast_is_a_short_horizon() -> None:
+    horizon = Horizon.of(forecast_of([100.0], levels=(0.5,), step_s=45.0), tail_s=300.0, ceiling_per_s=1e9)
+    assert horizon.lengths_s == pytest.approx([30.0, 15.0, 300.0])
+    assert horizon.turns == pytest.approx(1.0)
+
+
+def test_what_was_never_seen_is_expected_soon_only_unless_it_is_likely() -> None:
+    forecast = forecast_of([100.0] * 60, [300.0] * 60, [900.0] * 60, levels=(0.1, 0.5, 0.9))
+    ends_s = np.cumsum(Horizon.of(forecast, tail_s=60.0, ceiling_per_s=500.0).lengths_s)
+    highest = np.exp(Horizon.of(forecast, tail_s=60.0, ceiling_per_s=500.0).log_rates[:, 2])
+    assert highest[ends_s <= 600.0] == pytest.approx(900.0)
+    assert highest[ends_s > 960.0] == pytest.approx(500.0)
+    # No lower than the median.
+    low = Horizon.of(forecast, tail_s=60.0, ceiling_per_s=200.0)
+    assert np.exp(low.log_rates[-1]) == pytest.approx([100.0, 300.0, 300.0])
+
+
+def test_a_level_stays_the_more_the_less_the_forecast_widens() -> None:
+    def stays(last: float) -> float:
+        low = [100.0] * 31
+        high = [200.0] + [last] * 30
+        mid = [150.0] * 31
+        return float(
+            Horizon.of(forecast_of(low, mid, high, levels=(0.1, 0.5, 0.9)), tail_s=60.0, ceiling_per_s=1e9).turns[
+                1, 2, 2
+            ]
+        )
+
+    assert stays(200.0) > 0.95 > stays(400.0) > stays(3200.0)
+
+
+def test_a_move_says_what_it_costs_to_stay() -> None:
+    odds = odds_of(executors(1, 2), cost=[0.1, 0.2], capacity=[1e3, 1e3], steep=0.0)
+    terms = replace(CALM, friction_s=1.0)
+    found = planner_of(odds, horizon_of([[1.0]] * 2, [100.0] * 2), [LIVE], terms).best(standing(1))
+    # Friction of 1; 10 a step are earned.
+    expected = Move(row=0, mechanism=Mechanism.LIVE, cost=21.0, keep_cost=31.0, change_cost=1.0, drained_s=0.0)
+    assert found.row == expected.row
+    assert (found.cost, found.keep_cost, found.change_cost, found.drained_s) == pytest.approx(
+        (expected.cost, expected.keep_cost, expected.change_cost, expected.drained_s)
+    )
