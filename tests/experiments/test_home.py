@@ -120,3 +120,18 @@ def test_what_earlier_controllers_metered_counts_and_the_time_between_costs_as_b
 
 def cores(meter: Meter) -> float:
     return meter[Purpose.EXECUTORS].core_s
+
+
+def test_a_job_that_only_was_to_be_advised_on_is_not_taken_back_to_be_changed(tmp_path: Path, job: JobFile) -> None:
+    for advice_only, other in ((True, "run"), (False, "advise")):
+        home = Home.of(job, tmp_path / f"home-{other}")
+        home.refuse_the_other(advice_only=not advice_only)
+        (home.folder / "job").mkdir()
+        (home.folder / "job" / "job.json").write_text("{}", encoding="utf-8")
+        home.refuse_the_other(advice_only=not advice_only)
+        with pytest.raises(BadInputError, match=f"was begun by `tidewise {other}`"):
+            home.refuse_the_other(advice_only=advice_only)
+
+
+def test_advice_has_a_home_of_its_own(tmp_path: Path, job: JobFile) -> None:
+    assert Home.default(job, tmp_path, name="small-advice").folder == tmp_path / "small-advice"

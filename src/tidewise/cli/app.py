@@ -13,9 +13,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from tidewise import __version__
+from tidewise.cli.advise import advise
 from tidewise.cli.choices import choice_row, print_choice
 from tidewise.cli.cluster import cluster_commands
 from tidewise.cli.demo import show_demo
+from tidewise.cli.explain import explain
 from tidewise.cli.forecast import forecast_commands
 from tidewise.cli.kafka import kafka_commands
 from tidewise.cli.lag import lag
@@ -25,6 +27,7 @@ from tidewise.cli.produce import produce_records
 from tidewise.cli.spark_plan import show_spark_plan
 from tidewise.cli.summary import published_rows, summary_rows
 from tidewise.cli.verify import verify
+from tidewise.cli.whatif import whatif
 from tidewise.core import BadInputError, PermanentError, TidewiseError
 from tidewise.experiments import (
     DEMO_PLAN,
@@ -99,6 +102,12 @@ def root(
     tidewise experiment paper        the experiment of the earlier systems, as one command
 
     tidewise report runs/mine        tables and figures of any runs
+
+    tidewise advise runs/mine        what a policy would do with a job, and what that would save
+
+    tidewise explain runs/mine       what was decided and why, what was expected, and what came
+
+    tidewise whatif runs/mine        what other policies would have made of a run
 
     tidewise forecast backtest ...   how good each forecaster would have been on a load
 
@@ -322,6 +331,9 @@ app.command()(chaos)
 app.command()(verify)
 app.command()(lag)
 app.command(name="produce")(produce_records)
+app.command()(explain)
+app.command()(advise)
+app.command()(whatif)
 app.add_typer(cluster_commands, name="cluster")
 app.add_typer(kafka_commands, name="kafka")
 app.add_typer(forecast_commands, name="forecast")

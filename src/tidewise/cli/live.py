@@ -6,6 +6,9 @@ import getpass
 import logging
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -13,18 +16,20 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from tidewise.cli.advice_words import Watched
 from tidewise.cli.output import STOPPED, print_json, print_sentence
 from tidewise.cli.summary import summary_rows
 from tidewise.cli.view import Frame, watching
 from tidewise.core import BadInputError, PermanentError, TemporaryError, format_duration, parse_duration_s
 from tidewise.core.readers import did_you_mean
-from tidewise.experiments import compare, load_run
+from tidewise.experiments import Run, compare, load_run
+from tidewise.experiments.advise_terms import terms_of_job
 from tidewise.experiments.channel import ask
 from tidewise.experiments.claim import claimed
 from tidewise.experiments.controller import KEPT_JOB_FILE, Controller, Home, clear
 from tidewise.experiments.job_check import check_job
 from tidewise.experiments.job_file import JobFile
-from tidewise.experiments.live import LiveView
+from tidewise.experiments.live import LiveView, Observer
 from tidewise.experiments.supervise import TRY_AGAIN, Supervisor
 
 RUNS = Path("runs")
@@ -68,29 +73,61 @@ def run_job(
     tidewise run job.toml --for 10m
     """
     file = JobFile(job, policy=policy)
-    duration_s = _duration_s(duration)
+    duration_s = duration_s_of(duration)
     if check:
         _say_check(file, json=json)
         return
     place = Home.default(file, RUNS) if home is None else Home.of(file, home)
+    ended = supervise_job(file, place, duration_s=duration_s, policy=policy, quiet=json)
+    run = ended.run
+    if json:
+        rows = summary_rows(compare([run]))
+        print_json({"home": str(place.folder), "run": str(run.folder), "restarts": ended.restarts, "runs": rows})
+        return
+    print_sentence(f"The run: {run.folder}")
+    print_sentence(f"Its report: tidewise report {run.folder}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedJob:
+    """What is left of a job that was under control."""
+
+    run: Run
+    restarts: int
+    """How often its controller was started again."""
+
+
+def supervise_job(
+    file: JobFile,
+    place: Home,
+    *,
+    duration_s: float | None,
+    policy: str | None,
+    quiet: bool,
+    advice_only: bool = False,
+) -> EndedJob:
+    """Keep a controller at the job until it ends in order; typer.Exit where it does not."""
     place.refuse_a_second()
     command = [sys.executable, "-m", "tidewise.cli", "control", str(file.path), "--home", str(place.folder)]
     if duration_s is not None:
         command += ["--for", f"{duration_s:g}s"]
     if policy is not None:
         command += ["--policy", policy]
-    if json:
+    if quiet:
         command.append("--quiet")
+    if advice_only:
+        command.append("--advice-only")
     taken = f"the job in {place.folder} is under control already; choose another folder with --home"
     supervisor = Supervisor(command)
     with claimed(place.folder, taken=taken):
+        place.refuse_the_other(advice_only=advice_only)
         _log_to(place.folder / "supervisor.log")
         if not place.keep(file):
             sys.stderr.write(
-                f"tidewise: {job} has changed since this run began, and the run goes on with {place.job_file}; for the "
-                f"changes to count, stop it (tidewise stop {place.folder}) and start it again\n"
+                f"tidewise: {file.path} has changed since this run began, and the run goes on with {place.job_file}; "
+                f"for the changes to count, stop it (tidewise stop {place.folder}) and start it again\n"
             )
-        file = JobFile(job, policy=policy, kept=place.job_file)
+        file = JobFile(file.path, policy=policy, kept=place.job_file)
         try:
             code = supervisor.run()
         finally:
@@ -98,13 +135,7 @@ def run_job(
     if code != 0:
         # What is wrong has been said by the controller; a signal ended it where it was told to end while it began.
         raise typer.Exit(code if code > 0 else STOPPED)
-    run = load_run(place.run_folder)
-    if json:
-        rows = summary_rows(compare([run]))
-        print_json({"home": str(place.folder), "run": str(run.folder), "restarts": supervisor.restarts, "runs": rows})
-        return
-    print_sentence(f"The run: {run.folder}")
-    print_sentence(f"Its report: tidewise report {run.folder}")
+    return EndedJob(run=load_run(place.run_folder), restarts=supervisor.restarts)
 
 
 def control_job(
@@ -114,8 +145,9 @@ def control_job(
     duration: ForOption = None,
     policy: PolicyOption = None,
     quiet: Annotated[bool, typer.Option("--quiet")] = False,
+    advice_only: Annotated[bool, typer.Option("--advice-only")] = False,
 ) -> None:
-    """What `tidewise run` starts, and starts again: the controller itself."""
+    """What `tidewise run` and `tidewise advise` start, and start again: the controller itself."""
     file = JobFile(job, policy=policy, kept=home / KEPT_JOB_FILE)
     place = Home.of(file, home)
     place.refuse_a_second()
@@ -129,12 +161,13 @@ def control_job(
 
     if not place.was_left_behind:
         tell(f"Starting {file.name} with {file.start}; Ctrl-C stops it.")
-    with watching(_frame(file), screen=screen, quiet=quiet) as observer:
+    with _showing(file, screen, quiet=quiet, advice_only=advice_only) as observer:
         controller = Controller(
             file,
             place,
             created=datetime.now(UTC).date().isoformat(),
-            duration_s=_duration_s(duration),
+            duration_s=duration_s_of(duration),
+            advice_only=advice_only,
             observer=observer,
             tell=tell,
         )
@@ -147,6 +180,23 @@ def control_job(
                 "The controller ends after %.0f s: %s", time.monotonic() - started, error
             )
             raise typer.Exit(TRY_AGAIN) from error
+
+
+@contextmanager
+def _showing(file: JobFile, screen: Console, *, quiet: bool, advice_only: bool) -> Iterator[Observer]:
+    """Where only advice is asked for, it is told beside a line now and then: a picture would draw over it."""
+    if advice_only and not quiet:
+        told = Watched(terms_of_job(file), screen)
+        with watching(_frame(file), screen=screen, quiet=quiet, is_drawn=False) as shown:
+
+            def observe(view: LiveView) -> None:
+                shown(view)
+                told.see(view)
+
+            yield observe
+        return
+    with watching(_frame(file), screen=screen, quiet=quiet) as shown:
+        yield shown
 
 
 def job_status(*, home: HomeArgument, json: Json = False) -> None:
@@ -251,7 +301,7 @@ def chaos(
         raise BadInputError(f"name what to break: {', '.join(known)}")
     if fault not in known:
         raise BadInputError(f"there is no fault {fault!r} here{did_you_mean(fault, known)}")
-    every_s, duration_s = _duration_s(every), _duration_s(duration)
+    every_s, duration_s = duration_s_of(every), duration_s_of(duration)
     if (every_s is None) != (duration_s is None):
         raise BadInputError("a schedule needs both: --every 5m --for 1h")
     done = _break(home, fault, every_s=every_s, duration_s=duration_s or 0.0, quiet=json)
@@ -304,7 +354,8 @@ def _frame(file: JobFile) -> Frame:
     )
 
 
-def _duration_s(text: str | None) -> float | None:
+def duration_s_of(text: str | None) -> float | None:
+    """Seconds of an option's duration; None where it was not given."""
     if text is None:
         return None
     duration_s = parse_duration_s(text)

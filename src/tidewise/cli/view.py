@@ -184,13 +184,13 @@ def line(story: Story) -> str:
 
 
 @contextmanager
-def watching(frame: Frame, *, screen: Console, quiet: bool) -> Iterator[Observer]:
-    """Show a run while it is on: a picture on a terminal, elsewhere a line now and then."""
+def watching(frame: Frame, *, screen: Console, quiet: bool, is_drawn: bool = True) -> Iterator[Observer]:
+    """Show a run while it is on: a picture on a terminal, if it may be drawn, elsewhere a line now and then."""
     story = Story(frame)
     if quiet:
         yield story.add
         return
-    if not screen.is_terminal:
+    if not screen.is_terminal or not is_drawn:
         yield _Lines(story, screen)
         return
     with Live(picture(story, width=screen.width), console=screen, auto_refresh=False) as live:

@@ -3,7 +3,7 @@
 from tidewise.control.bars import Bar
 from tidewise.control.clock import SystemClock
 from tidewise.control.commands import ApplyChange, Command, Handled, Input, StartProfile
-from tidewise.control.guards import GUARDS
+from tidewise.control.guards import ADVISED, GUARDS
 from tidewise.control.journal import Durability, SqliteJournal
 from tidewise.control.lifecycle import EDGES, Change, Phase, Step
 from tidewise.control.loop import Loop
@@ -14,6 +14,7 @@ from tidewise.control.settings import AbsoluteWindow, Blackout, DailyWindow, Gua
 from tidewise.control.state import Override, State
 
 __all__ = [
+    "ADVISED",
     "EDGES",
     "GUARDS",
     "AbsoluteWindow",

@@ -11,6 +11,8 @@ from tidewise.core import ImpossibleChangeError, JobStatus, Origin, Reason, form
 
 EVERYONE = frozenset(Origin)
 POLICY_ONLY = frozenset({Origin.POLICY})
+ADVISED = "advised"
+"""The code of a veto against what would be done, were it not that only advice was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +280,20 @@ class BlackoutGuard:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class AdviceOnlyGuard:
+    """The loop only says what it would do."""
+
+    name: ClassVar[str] = "advice-only"
+    binds: ClassVar[frozenset[Origin]] = EVERYONE
+
+    def look(self, _proposal: Proposal, facts: Facts) -> Veto | None:
+        if not facts.settings.advice_only:
+            return None
+        sentence = "Only advice was asked for, so the job is left as it is."
+        return Veto(reason=Reason(code=ADVISED, sentence=sentence))
+
+
 GUARDS: tuple[Guard, ...] = (
     PausedGuard(),
     OverrideGuard(),
@@ -294,5 +310,7 @@ GUARDS: tuple[Guard, ...] = (
     BarredGuard(),
     CooldownGuard(),
     BlackoutGuard(),
+    # Last: whatever comes here is what would be done.
+    AdviceOnlyGuard(),
 )
 """All guards in their order; the first veto ends the review."""

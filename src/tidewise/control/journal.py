@@ -98,7 +98,12 @@ class SqliteJournal:
 
     def read(self) -> Iterator[JournalEvent]:
         """All events, oldest first, those included that are appended meanwhile."""
-        connection, after = self._open(), 0
+        for _, event in self.read_after(0):
+            yield event
+
+    def read_after(self, after: int) -> Iterator[tuple[int, JournalEvent]]:
+        """The events after the line of this number, each with its own; lines are numbered from 1."""
+        connection = self._open()
         while True:
             # In pieces: one long read would keep the writer from folding its log into the file.
             with _told(self.path):
@@ -107,7 +112,7 @@ class SqliteJournal:
                     (after, _ROWS_PER_READ),
                 ).fetchall()
             for sequence, kind, body in rows:
-                yield decode(kind, body, where=f"Line {sequence} of {self.path}")
+                yield sequence, decode(kind, body, where=f"Line {sequence} of {self.path}")
             if len(rows) < _ROWS_PER_READ:
                 return
             after = rows[-1][0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidewise.control.guards import FreshDataGuard, OverrideGuard, PausedGuard
+from tidewise.control.guards import AdviceOnlyGuard, FreshDataGuard, OverrideGuard, PausedGuard
 from tidewise.control.review import Facts, Proposal
 from tidewise.core import Configuration, GuardVerdict, Origin, Profile, Reason, Verdict, format_duration
 
@@ -26,12 +26,19 @@ def review_profile(
         or _bounds(decision, facts)
         or _quota(decision, facts, intended=intended)
         or _budget(decision, facts, profiled_s=profiled_s)
+        or _advice_only(proposal, facts)
     )
     return () if veto is None else (veto,)
 
 
 def _veto(guard: str, reason: Reason) -> GuardVerdict:
     return GuardVerdict(guard=guard, verdict=Verdict.VETO, reason=reason)
+
+
+def _advice_only(proposal: Proposal, facts: Facts) -> GuardVerdict | None:
+    guard = AdviceOnlyGuard()
+    answer = guard.look(proposal, facts)
+    return None if answer is None else _veto(guard.name, answer.reason)
 
 
 def _one_profile(profile_on: str | None) -> GuardVerdict | None:

@@ -91,6 +91,8 @@ class GuardSettings:
     """How long after the end of any change a change by this mechanism has to wait; absent means no wait."""
     blackouts: tuple[Blackout, ...] = ()
     """When policies must leave the job alone."""
+    advice_only: bool = False
+    """Whether everything is written down and nothing is done, whoever wants it."""
 
     def __post_init__(self) -> None:
         for name in (

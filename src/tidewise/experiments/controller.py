@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tidewise.control import SqliteJournal, SystemClock
@@ -33,6 +33,10 @@ _JOB = "job"
 
 KEPT_JOB_FILE = "job.toml"
 """In its home: the job file as it was when the run began."""
+ADVICE_FILE = "advice-only"
+"""In its home: there where nothing of the job may be changed."""
+BEGAN_FILE = "began.json"
+"""In its home: when the clock of the run began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +66,14 @@ class Home:
         return home
 
     @classmethod
-    def default(cls, job: JobFile, runs: Path) -> Home:
-        """The folder of this job's run that is on or was left behind; else the first that is free."""
-        number = 1
+    def default(cls, job: JobFile, runs: Path, *, name: str | None = None) -> Home:
+        """The folder of this job's run that is on or was left behind; else the first that is free.
+
+        `name`: what it is called, where not by the job's own name.
+        """
+        number, name = 1, name or job.name
         while True:
-            folder = runs / (job.name if number == 1 else f"{job.name}-{number}")
+            folder = runs / (name if number == 1 else f"{name}-{number}")
             if cls.ended_run(folder) is None:
                 return cls.of(job, folder)
             number += 1
@@ -89,6 +96,21 @@ class Home:
         """A copy of the job file that the run began with: it holds until the run has ended, whatever is edited."""
         return self.folder / KEPT_JOB_FILE
 
+    def refuse_the_other(self, *, advice_only: bool) -> None:
+        """BadInputError where what was left behind here may be changed and now may not, or the other way round."""
+        mark = self.folder / ADVICE_FILE
+        if self.was_left_behind and mark.exists() != advice_only:
+            other = "run" if advice_only else "advise"
+            raise BadInputError(
+                f"the job in {self.folder} was begun by `tidewise {other}`: take it back with that, or choose another "
+                "folder with --home"
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if advice_only:
+            mark.touch()
+        else:
+            mark.unlink(missing_ok=True)
+
     def keep(self, job: JobFile) -> bool:
         """Keep the job file for every controller of this run; whether the one given is what the run began with."""
         if self.was_left_behind and self.job_file.is_file():
@@ -106,7 +128,7 @@ class Home:
 
     def _began_unix_s(self) -> float:
         """When the clock of the run began; the first one who asks sets it, and no restart changes it."""
-        path = self.folder / "began.json"
+        path = self.folder / BEGAN_FILE
         try:
             return float(json.loads(path.read_text(encoding="utf-8"))["unix_s"])
         except FileNotFoundError:
@@ -136,14 +158,16 @@ class Controller:
         *,
         created: str,
         duration_s: float | None = None,
+        advice_only: bool = False,
         observer: Observer | None = None,
         tell: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
-        """`tell` is given what a person ought to know, in sentences."""
+        """`advice_only`: nothing is changed. `tell` is given what a person ought to know, in sentences."""
         self._job_file = job
         self._home = home
         self._created = created
         self._duration_s = duration_s
+        self._advice_only = advice_only
         self._observer = observer
         self._tell = tell
         self._live: LiveRun | None = None
@@ -184,7 +208,8 @@ class Controller:
             LiveSetting(
                 folder=home.run_folder,
                 load=file.name,
-                label=file.label,
+                # Held against other runs, it must not pass for what the policy would have made of the job.
+                label=f"{file.label} (advice only)" if self._advice_only else file.label,
                 policy=file.policy(),
                 space=file.space,
                 start=file.start,
@@ -192,7 +217,7 @@ class Controller:
                 prices=file.prices,
                 created=self._created,
                 settings=file.table.control.loop_settings(),
-                guard_settings=file.table.control.guard_settings(),
+                guard_settings=replace(file.table.control.guard_settings(), advice_only=self._advice_only),
                 duration_s=self._duration_s,
                 seed=_SEED,
                 plan=file.resolved(),
