@@ -78,8 +78,9 @@ def test_at_the_loads_that_were_asked_for_the_model_is_repeated() -> None:
     for row in range(len(TABLE)):
         at = made.log_capacity[row] + _LOG_LOADS
         assert made.latency_s(at)[row] == pytest.approx(np.exp(log_mean[row]))
-        # A latency above the promise by as many of its spreads.
-        assert made.late_scores[row] == pytest.approx((log_mean[row] - np.log(3.0)) / log_sd[row])
+        # A latency above the promise by as many of its spreads; more load is never safer.
+        scores = (log_mean[row] - np.log(3.0)) / log_sd[row]
+        assert made.late_scores[row] == pytest.approx(np.maximum.accumulate(scores))
         assert made.late(at)[row] == pytest.approx(ndtr(made.late_scores[row]), abs=1e-9)
 
 
@@ -131,7 +132,6 @@ def test_nothing_gets_better_with_the_load(pair: list[float], made: Odds) -> Non
     assert (lower <= higher + 2e-3).all()
 
 
-@pytest.mark.xfail(strict=True, reason="the spread that grows near saturation lowers scores above zero")
 @pytest.mark.parametrize("latency_s", [0.8, 1.2, 2.0])
 def test_a_promise_that_can_hardly_be_kept_is_not_kept_better_at_a_higher_load(latency_s: float) -> None:
     made = of(promises=Promises(latency_p95_s=latency_s, recovery_s=180.0))

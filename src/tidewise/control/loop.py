@@ -261,6 +261,7 @@ class Loop:
             intended=intended,
             requested=self.state.requested,
             last_change_finished_at_s=self.state.last_change_finished_at_s,
+            last_change_mechanism=self.state.last_change_mechanism,
             forecast=None,
             profiles=tuple(self.state.profiles),
             profile_on=self.state.profile,

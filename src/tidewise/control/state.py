@@ -23,6 +23,7 @@ from tidewise.core import (
     Decided,
     JobStatus,
     JournalEvent,
+    Mechanism,
     Observation,
     Origin,
     Overridden,
@@ -113,6 +114,13 @@ class State:
             Overridden: self._overridden,
             OverrideLifted: self._override_lifted,
         }
+
+    @property
+    def last_change_mechanism(self) -> Mechanism | None:
+        """How the latest change was, or is being, made; None before the first has ended."""
+        if self.change is None or self.last_change_finished_at_s is None:
+            return None
+        return self.change.request.mechanism
 
     @property
     def requested(self) -> Configuration | None:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tidewise.core.change import ChangeOutcome, ChangeRequest, ProfileOutcome, ProfileRequest
 from tidewise.core.checks import require, require_finite
-from tidewise.core.configuration import ChangeCost, Configuration, ConfigurationSpace, Prices
+from tidewise.core.configuration import ChangeCost, Configuration, ConfigurationSpace, Mechanism, Prices
 from tidewise.core.decision import Decision
 from tidewise.core.estimate import Estimate
 from tidewise.core.events import JournalEvent
@@ -139,6 +139,8 @@ class Situation:
     space: ConfigurationSpace
     promises: Promises
     prices: Prices
+    last_change_mechanism: Mechanism | None = None
+    """How the last change was made; None before the first."""
     profile_on: ProfileRequest | None = None
     """The profile that is on; another would be refused."""
 

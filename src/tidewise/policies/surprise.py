@@ -7,13 +7,15 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tidewise.core import Forecast, JobStatus, Observation
+from tidewise.core import MEDIAN, Forecast, JobStatus, Observation
 from tidewise.qos import Candidates, JobModel
 
 _RECENT_S = 30.0
 _BELIEVED = 0.15
 """By how much (of its logarithm) a capacity has to differ from what is known to be believed."""
 _IDLE = 0.05
+_NOTHING = 0.01
+"""A forecast of less than this share of what arrives forecasts nothing."""
 _LARGEST = math.log(4.0)
 _BLOCK_S, _BLOCKS = 600.0, 144
 _ABOVE, _KNOWN_AFTER_S = 1.1, 4 * 3600.0
@@ -43,10 +45,14 @@ class Surprise:
         self._highest.append((block, rate))
 
     @property
+    def highest_per_s(self) -> float:
+        """The most that arrived within a report of the last day; endless before the first."""
+        return max((rate for _, rate in self._highest), default=math.inf)
+
+    @property
     def ceiling_per_s(self) -> float:
         """More than this is not expected far ahead: a little more than the most of a day, much more after few hours."""
-        highest = max((rate for _, rate in self._highest), default=math.inf)
-        return highest * (_ABOVE + max(0.0, 1.0 - self._watched_s / _KNOWN_AFTER_S))
+        return self.highest_per_s * (_ABOVE + max(0.0, 1.0 - self._watched_s / _KNOWN_AFTER_S))
 
     def rate_per_s(self, history: Sequence[Observation]) -> float:
         """What has arrived lately."""
@@ -59,12 +65,13 @@ class Surprise:
         passed = int(max(0.0, now_s - forecast.made_at_s) // forecast.step_s)
         passed = min(passed, len(forecast.paths_per_s[0]) - 1)
         paths = [path[passed:] for path in forecast.paths_per_s]
-        highest = paths[-1][0]
-        if rate_per_s > highest > 0.0:
-            factor = (
-                rate_per_s / paths[forecast.levels.index(0.5)][0] if paths[forecast.levels.index(0.5)][0] > 0 else 1.0
-            )
-            paths = [tuple(rate * factor for rate in path) for path in paths]
+        middle, highest = paths[forecast.levels.index(MEDIAN)][0], paths[-1][0]
+        if rate_per_s > highest:
+            if middle > _NOTHING * rate_per_s:
+                factor = rate_per_s / middle
+                paths = [tuple(rate * factor for rate in path) for path in paths]
+            else:
+                paths = [tuple(max(rate, rate_per_s) for rate in path) for path in paths]
         return replace(forecast, made_at_s=now_s, paths_per_s=tuple(paths))
 
     def slower(self, model: JobModel, history: Sequence[Observation]) -> float:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tidewise.core import (
     ChangeCost,
     Configuration,
+    ConfigurationSpace,
     Decision,
     Evidence,
     Forecast,
@@ -45,10 +46,12 @@ _REST = 10.0
 """After a change that stopped the job, it is left alone for so many times as long ..."""
 _NEAR_STEPS, _OF_NO_USE = 5, 0.5
 """... unless in one of the next steps the change is more likely than this to have been of no use."""
+_RATE_STEP, _SLOWER_STEP = 0.1, 0.05
 _RESOLUTION = 0.4
 """A recovery is known to about this share of a report's window."""
 _UNRECOVERED = 10.0
 """A recovery that takes too long costs as much as so many of the promised length in late seconds."""
+_USUALLY_FULL = 0.8
 _ENOUGH = 0.02
 """A configuration that is late so seldom is enough."""
 _LOOK_AHEAD_S = 600.0
@@ -107,9 +110,10 @@ class Tidewise:
     _late: LateBudget = field(init=False, repr=False, compare=False)
     _watch: RecoveryWatch = field(init=False, repr=False, compare=False, default_factory=RecoveryWatch)
     _proven: set[tuple[float, float]] = field(init=False, repr=False, compare=False, default_factory=set)
-    _last_gap_s: float = field(init=False, repr=False, compare=False, default=0.0)
-    _worth_per_hour: float = field(init=False, repr=False, compare=False, default=0.0)
-    _candidates: Candidates | None = field(init=False, repr=False, compare=False, default=None)
+    _first: Configuration | None = field(init=False, repr=False, compare=False, default=None)
+    _candidates: tuple[ConfigurationSpace, Candidates] | None = field(
+        init=False, repr=False, compare=False, default=None
+    )
     _known: _Known | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
@@ -141,6 +145,9 @@ class Tidewise:
         self._model.learn(observation)
         self._trouble.learn(observation)
         self._surprise.learn(observation)
+        self._late.learn(observation)
+        if self._first is None:
+            self._first = observation.configuration
         if observation.status is JobStatus.RUNNING:
             self._proven.add(_executor(observation.configuration))
         for ended in self._watch.learn(observation):
@@ -154,7 +161,6 @@ class Tidewise:
             )
 
     def decide(self, situation: Situation) -> Decision:
-        self._late.learn(situation.history, situation.promises)
         if situation.requested is not None:
             return keep(
                 "change-is-on", f"A change to {situation.requested} is on; the next decision waits for its end."
@@ -165,23 +171,23 @@ class Tidewise:
             return keep("learning", "What the job can process is not known yet; that takes two minutes of steady work.")
         horizon, rate = self._horizon(situation)
         known = self._knowledge(situation, rate)
-        terms = self._terms(situation, known, horizon)
+        terms = self._terms(situation, known)
         behind = self._behind(situation, known, rate)
         resting = self._resting(situation, known, horizon)
         if resting is not None:
             return resting
         planner = Planner(known.odds, horizon, known.ways, [change.gap_s for change in known.ways.changes], terms)
-        best = planner.best(behind)
-        if best.mechanism is not None:
-            self._last_gap_s = max(change.gap_s for change in known.ways.changes if change.mechanism is best.mechanism)
-        return self._reply(situation, known, best, self._expectations(situation, known, horizon, rate))
+        return self._reply(situation, known, planner.best(behind), self._expectations(situation, known, horizon, rate))
 
     def _resting(self, situation: Situation, known: _Known, horizon: Horizon) -> Keep | None:
         """The reply shortly after a change that stopped the job: what has just been decided is not decided again.
 
         Unless it turns out to be of no use at all.
         """
-        changed_s, gap_s = situation.last_change_finished_at_s, self._last_gap_s
+        changed_s = situation.last_change_finished_at_s
+        gap_s = next(
+            (one.gap_s for one in situation.space.changes if one.mechanism is situation.last_change_mechanism), 0.0
+        )
         left_s = 0.0 if changed_s is None else changed_s + _REST * gap_s - situation.now_s
         if left_s <= 0.0:
             return None
@@ -201,14 +207,16 @@ class Tidewise:
 
     def _knowledge(self, situation: Situation, rate: float) -> _Known:
         """The short list and its odds, made anew where something was learnt or the load has moved."""
-        slower = self._surprise.slower(self._model, situation.history)
+        # In steps, so that what is reckoned does not depend on when it was reckoned before.
+        rate = _in_steps(rate, _RATE_STEP)
+        slower = _in_steps(self._surprise.slower(self._model, situation.history), _SLOWER_STEP)
         known = self._known
-        if known is not None and known.still_holds(self._model, situation.intended, rate, slower):
+        if known is not None and known.still_holds(self._model, situation, rate, slower):
             return known
-        if self._candidates is None:
-            self._candidates = Candidates.of(situation.space)
+        if self._candidates is None or self._candidates[0] != situation.space:
+            self._candidates = situation.space, Candidates.of(situation.space)
         few = shortlist(
-            self._model, self._candidates, prices=situation.prices, rate_per_s=rate, running=situation.intended
+            self._model, self._candidates[1], prices=situation.prices, rate_per_s=rate, running=situation.intended
         )
         changes = self._changes(situation)
         live = next((change for change in changes if change.mechanism is Mechanism.LIVE), None)
@@ -228,7 +236,7 @@ class Tidewise:
         self._known = _Known(
             odds=made,
             ways=Ways(few, changes),
-            running=situation.intended,
+            situation=situation,
             row=few.row_of(situation.intended) or 0,
             rate_per_s=rate,
             slower=slower,
@@ -247,19 +255,18 @@ class Tidewise:
             return offered
         return tuple(change for change in offered if change.mechanism is self.mechanism) or offered
 
-    def _enough_per_hour(self, known: _Known, horizon: Horizon) -> float:
-        """The cheapest configuration that is enough for what arrives now."""
-        odds, now = known.odds, horizon.log_rates[:1, horizon.middle]
-        enough = odds.late(now)[:, 0] <= _ENOUGH
+    def _enough_per_hour(self, known: _Known) -> float:
+        """The cheapest configuration that is enough for the most that has arrived in a day."""
+        odds = known.odds
+        enough = odds.late(np.log([self._surprise.highest_per_s]))[:, 0] <= _ENOUGH
         return 3600.0 * float(odds.cost_per_s[enough].min()) if enough.any() else 0.0
 
-    def _terms(self, situation: Situation, known: _Known, horizon: Horizon) -> Terms:
+    def _terms(self, situation: Situation, known: _Known) -> Terms:
         price = self.late_price or self._late.price(situation.promises)
-        self._worth_per_hour = max(
-            self._worth_per_hour or situation.prices.per_hour(situation.intended), self._enough_per_hour(known, horizon)
-        )
+        started = 0.0 if self._first is None else situation.prices.per_hour(self._first)
+        worth = max(started, self._enough_per_hour(known))
         return Terms(
-            late_cost_per_s=price * self._worth_per_hour / 3600.0,
+            late_cost_per_s=price * worth / 3600.0,
             failures_per_s=self._trouble.failures_per_s,
             unrecovered_s=_UNRECOVERED * (situation.promises.recovery_s or 0.0),
             friction_s=self.friction_s,
@@ -280,7 +287,9 @@ class Tidewise:
 
     def _behind(self, situation: Situation, known: _Known, rate: float) -> Behind:
         latest = situation.latest
-        usual_s = float(known.odds.latency_s(np.array([math.log(rate)]))[known.row, 0])
+        # Of a job that is not overloaded: whoever is has a backlog that is not usual.
+        usual_rate = min(math.log(rate), float(known.odds.log_capacity[known.row]) + math.log(_USUALLY_FULL))
+        usual_s = float(known.odds.latency_s(np.array([usual_rate]))[known.row, 0])
         usual_s = max(usual_s, 2.0 * latest.configuration.commit_interval_s if not self.continuous else 0.0)
         excess = max(0.0, latest.backlog_records - 1.25 * rate * usual_s)
         down_s = self._trouble.down_left_s(latest) if latest.status is JobStatus.DOWN else 0.0
@@ -303,10 +312,13 @@ class Tidewise:
         if plan.drained_s > 0.0 and saving < 0.0:
             code, why = "drains", f"works off what is behind within {format_duration(plan.drained_s)}"
         elif saving > 0.0:
-            code, why = "saves", f"saves {saving:.3g} {situation.prices.currency} an hour, enough for up to {high}"
+            code, why = (
+                "saves",
+                f"saves {saving:.3g} {situation.prices.currency} an hour, enough for up to {high} within {ahead}",
+            )
         else:
-            code, why = "needed", f"is needed for up to {high}"
-        sentence = f"{target} instead of {situation.intended}: it {why} within {ahead}."
+            code, why = "needed", f"is needed for up to {high} within {ahead}"
+        sentence = f"{target} instead of {situation.intended}: it {why}."
         return move(situation, target, mechanism=plan.mechanism, code=code, sentence=sentence, evidence=evidence)
 
     def _expectations(self, situation: Situation, known: _Known, horizon: Horizon, rate: float) -> _Expectations:
@@ -316,6 +328,7 @@ class Tidewise:
             odds=known.odds,
             slower=known.slower,
             late_used=self._late.used(situation.promises),
+            widening=self._late.widening(situation.promises),
             rate_per_s=rate,
             log_rates=ahead,
             chances=horizon.chances,
@@ -331,6 +344,7 @@ class _Expectations:
     odds: Odds
     slower: float
     late_used: float
+    widening: float
     rate_per_s: float
     log_rates: Floats
     chances: Floats
@@ -366,6 +380,7 @@ class _Expectations:
             "cost_of_keeping": plan.keep_cost,
             "slower": self.slower,
             "late_seconds_used": self.late_used,
+            "calibration": self.widening,
         }
 
 
@@ -375,19 +390,28 @@ class _Known:
 
     odds: Odds
     ways: Ways
-    running: Configuration
+    situation: Situation
+    """In which it was reckoned."""
     row: int
     rate_per_s: float
     slower: float
     windows: int
 
-    def still_holds(self, model: JobModel, running: Configuration, rate_per_s: float, slower: float) -> bool:
+    def still_holds(self, model: JobModel, situation: Situation, rate_per_s: float, slower: float) -> bool:
+        then = self.situation
         return (
-            running == self.running
+            situation.intended == then.intended
+            and situation.space == then.space
+            and (situation.promises, situation.prices) == (then.promises, then.prices)
             and model.capacity.windows + model.latency.windows == self.windows
-            and abs(math.log(rate_per_s / self.rate_per_s)) < 0.1
-            and abs(math.log(slower / self.slower)) < 0.05
+            and rate_per_s == self.rate_per_s
+            and slower == self.slower
         )
+
+
+def _in_steps(value: float, step: float) -> float:
+    """The nearest of values that are evenly apart in their logarithms."""
+    return math.exp(step * round(math.log(value) / step))
 
 
 def _executor(configuration: Configuration) -> tuple[float, float]:

@@ -152,13 +152,18 @@ class Candidates:
         return None
 
     @cached_property
-    def group_numbers(self) -> Integers:
-        """Rows that differ in nothing but resources have the same number."""
+    def settings_numbers(self) -> Floats:
+        """Rows with the same settings of the engine have the same number."""
         numbers = {settings: number for number, settings in enumerate(dict.fromkeys(self._settings))}
         settings = np.array([numbers[each] for each in self._settings], dtype=np.float64)
+        return np.broadcast_to(settings, (len(self),))
+
+    @cached_property
+    def group_numbers(self) -> Integers:
+        """Rows that differ in nothing but resources have the same number."""
         # NaN is not equal to itself.
         others = [np.nan_to_num(getattr(self, name)) for name in AXES if name not in RESOURCES]
-        table = np.column_stack((*others, np.broadcast_to(settings, (len(self),))))
+        table = np.column_stack((*others, self.settings_numbers))
         return np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
     @cached_property

@@ -118,9 +118,10 @@ def odds(
         cost_per_s=cost_per_hour(candidates, prices, Standing()) / _HOUR_S,
         log_capacity=capacity.log_mean,
         boosted_log_capacity=boosted.log_mean,
-        late_scores=late_scores,
+        # Near saturation beliefs get wider, which would make more load look safer.
+        late_scores=np.maximum.accumulate(late_scores, axis=1),
         log_latency=log_latency,
-        unrecovered_scores=unrecovered_scores,
+        unrecovered_scores=np.maximum.accumulate(unrecovered_scores, axis=1),
         log_recovery=log_recovery,
         out_of_memory=model.memory.out_of_memory_probability(candidates, rate_per_s),
     )
@@ -137,7 +138,7 @@ def _boosted(candidates: Candidates, capacity: Belief) -> Belief:
 
 def kinds_of(candidates: Candidates) -> Integers:
     """Rows that differ in their number of executors alone have the same number."""
-    others = [np.nan_to_num(column) for column in candidates.columns[1:]]
+    others = [*(np.nan_to_num(column) for column in candidates.columns[1:]), candidates.settings_numbers]
     return np.unique(np.column_stack(others), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 

@@ -23,6 +23,8 @@ _FULLEST = 0.97
 """A job fuller than this does not catch up."""
 _FOR_EVER_S = 3600.0
 """What a delay that does not end counts."""
+_A_DAY_S = 86_400.0
+"""What a backlog that does not go counts; longer than one that takes hours."""
 _NOBODY_MINDS_S = 60.0
 """By how much later output may come where no latency was promised."""
 _LEAST_RATE = 1e-6
@@ -30,7 +32,7 @@ _NARROWEST, _SUREST = 1e-3, 0.999
 _LEAST_FAILURES_PER_S = 1.0 / 3600.0
 _FULL = 10.0
 """From a chance of one in so many on, running out of memory costs as much as being late all the time."""
-_WORST = 2.0
+_WORST = 10.0
 """What a second can cost at most, in late seconds."""
 _COLUMNS = {
     Parameter.EXECUTORS: 0,
@@ -159,11 +161,14 @@ class Ways:
     def __init__(self, candidates: Candidates, changes: Sequence[ChangeCost]) -> None:
         require(len(changes) > 0, "a plan needs a mechanism of change")
         self.changes = tuple(changes)
-        columns = [np.nan_to_num(column, nan=-1.0) for column in candidates.columns]
+        columns = {
+            parameter: np.nan_to_num(candidates.columns[place], nan=-1.0) for parameter, place in _COLUMNS.items()
+        }
+        columns[Parameter.SETTINGS] = candidates.settings_numbers
         self._classes: list[Integers] = []
         for change in self.changes:
             reach = REACH[change.mechanism]
-            fixed = [columns[place] for parameter, place in _COLUMNS.items() if parameter not in reach]
+            fixed = [column for parameter, column in columns.items() if parameter not in reach]
             self._classes.append(_numbered(fixed, len(candidates)))
         self._orders = [np.argsort(classes, kind="stable") for classes in self._classes]
         self._firsts = [
@@ -211,7 +216,9 @@ class Planner:
         # However seldom something fails, the promise is that a failure now would be got over in time.
         expected = max(terms.failures_per_s, _LEAST_FAILURES_PER_S)
         failed = terms.failures_per_s * recovery_s + expected * terms.unrecovered_s * unrecovered
-        wrong = np.minimum(late + full + failed, _WORST)
+        # What is more than can be done piles up, and makes as much late again when it is worked off.
+        overload = np.maximum(0.0, np.exp(rates - odds.log_capacity[:, np.newaxis, np.newaxis]) - 1.0)
+        wrong = np.minimum(late + overload + full + failed, _WORST)
         return np.asarray(odds.cost_per_s[:, np.newaxis, np.newaxis] + terms.late_cost_per_s * wrong, dtype=np.float64)
 
     def _slack(self) -> Floats:
@@ -233,8 +240,11 @@ class Planner:
             ahead[step] = held
             for way in range(len(self._ways.changes)):
                 # Asked to earn as much as the first move is: or it would always look better to wait.
-                arrived = held + self._terms.payback * self._change_cost(way, self._late_by_gap_s(way, step))
-                np.minimum(ahead[step], self._ways.least(way, arrived), out=ahead[step])
+                cost = self._terms.payback * self._change_cost(way, self._late_by_gap_s(way, step))
+                # Until a change has been prepared, what ran before goes on.
+                lag_s = self._ways.changes[way].preparation_s
+                least = self._ways.least(way, held + cost - lag_s * self._per_s[:, step])
+                np.minimum(ahead[step], least + lag_s * self._per_s[:, step], out=ahead[step])
             if step > 0:
                 # As it looks a step before, when only the level at that step is known.
                 ahead[step] = ahead[step] @ self._horizon.turns[step - 1].T
@@ -271,7 +281,8 @@ class Planner:
                 continue  # a job that is down cannot be moved, only be given executors for when it comes back
             late_s, hold_s = self._behind_s(behind, gap_s=self._gaps_s[way], lag_s=change.preparation_s)
             itself = self._change_cost(way, self._late_by_gap_s(way, 0)) @ chances
-            there = self._held(late_s, hold_s) @ chances + self._change_cost(way, np.zeros_like(late_s)) @ chances
+            lag_cost = change.preparation_s * (self._per_s[row, 0] - self._per_s[:, 0])
+            there = (self._held(late_s, hold_s) + lag_cost + self._change_cost(way, np.zeros_like(late_s))) @ chances
             # A change that only just pays is not made: what it earns is a guess, what it costs is not.
             wanted = there + (self._terms.payback - 1.0) * itself
             wanted = np.where(self._ways.reached(way, row), wanted, np.inf)
@@ -314,15 +325,19 @@ class Planner:
         # Executors that are on their way come up while the job is down: only what is left of their time is waited for.
         lag_s = max(0.0, lag_s - behind.down_s)
         before = capacity[behind.row] * behind.warmth
-        waiting = behind.backlog_records + rate * behind.down_s + (rate - before) * lag_s
+        waiting = behind.backlog_records + rate * behind.down_s
+        if behind.is_behind:
+            # With nothing behind, what runs until then costs what it costs; here it falls behind further, or less.
+            waiting = waiting + (rate - before) * lag_s
         delay_s = np.maximum(0.0, waiting) / (capacity * behind.warmth) + gap_s
-        late = delay_s > slack_s
-        late_s = np.where(late, np.maximum(0.0, delay_s - slack_s) / (1.0 - load) + lag_s + behind.down_s, 0.0)
+        late_s = np.maximum(0.0, delay_s - slack_s) / (1.0 - load)
+        if behind.is_behind:
+            late_s = late_s + np.where(delay_s > slack_s, lag_s + behind.down_s, 0.0)
         needed = behind.is_behind or gap_s > 0.0
         hold_s = delay_s / (1.0 - load) + lag_s if needed else np.zeros_like(delay_s)
         stuck = (rate >= _FULLEST * capacity) & (delay_s > 0.0)
-        late_s = np.where(stuck, _FOR_EVER_S, np.minimum(late_s, _FOR_EVER_S))
-        return late_s, np.where(stuck, _FOR_EVER_S, np.minimum(hold_s, _FOR_EVER_S))
+        late_s = np.where(stuck, _A_DAY_S, np.minimum(late_s, _A_DAY_S))
+        return late_s, np.where(stuck, _A_DAY_S, np.minimum(hold_s, _A_DAY_S))
 
 
 def _numbered(columns: Sequence[Floats], count: int) -> Integers:

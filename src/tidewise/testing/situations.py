@@ -76,6 +76,7 @@ def situation_of(
     intended: Configuration | None = None,
     requested: Configuration | None = None,
     last_change_finished_at_s: float | None = None,
+    last_change_mechanism: Mechanism | None = None,
     forecast: Forecast | None = None,
     space: ConfigurationSpace | None = None,
 ) -> Situation:
@@ -89,6 +90,7 @@ def situation_of(
         intended=runs if intended is None else intended,
         requested=requested,
         last_change_finished_at_s=last_change_finished_at_s,
+        last_change_mechanism=last_change_mechanism,
         forecast=forecast,
         profiles=(),
         space=space_of() if space is None else space,
