@@ -306,12 +306,11 @@ class Planner:
         ends_s = np.cumsum(lengths)
         step = np.minimum(np.searchsorted(ends_s, hold_s, side="right"), len(ends_s) - 1)
         rows, levels = np.indices(hold_s.shape)
-        # The rest of the step in which it is over is run in the same configuration.
-        rest_s = np.maximum(0.0, ends_s[step] - hold_s)
-        cost = self._per_s[:, 0] * hold_s + self._terms.late_cost_per_s * late_s
-        return np.asarray(
-            cost + self._per_s[rows, step, levels] * rest_s + self._ahead[step + 1, rows, levels], dtype=np.float64
-        )
+        # The rest of the step in which it is over is run in the same configuration; what outlasts the horizon, too.
+        run = np.cumsum(self._per_s * lengths[np.newaxis, :, np.newaxis], axis=1)[rows, step, levels]
+        beyond = self._per_s[:, -1] * np.maximum(0.0, hold_s - ends_s[-1])
+        late = self._terms.late_cost_per_s * late_s
+        return np.asarray(run + beyond + late + self._ahead[step + 1, rows, levels], dtype=np.float64)
 
     def _behind_s(self, behind: Behind, *, gap_s: float, lag_s: float) -> tuple[Floats, Floats]:
         """Rows x levels: how many seconds are late, and for how long a row has to be held, by what is behind.
@@ -332,9 +331,14 @@ class Planner:
         delay_s = np.maximum(0.0, waiting) / (capacity * behind.warmth) + gap_s
         late_s = np.maximum(0.0, delay_s - slack_s) / (1.0 - load)
         if behind.is_behind:
-            late_s = late_s + np.where(delay_s > slack_s, lag_s + behind.down_s, 0.0)
+            # Until it is there, what runs works on what is behind as fast as it can.
+            delay_before_s = (behind.backlog_records + rate * behind.down_s) / before - slack_s[behind.row]
+            late_before_s = np.maximum(0.0, delay_before_s) / (1.0 - load[behind.row])
+            late_s = late_s + np.minimum(lag_s, late_before_s) + np.where(late_before_s > 0.0, behind.down_s, 0.0)
         needed = behind.is_behind or gap_s > 0.0
         hold_s = delay_s / (1.0 - load) + lag_s if needed else np.zeros_like(delay_s)
+        if not behind.is_behind:
+            return np.minimum(late_s, _FOR_EVER_S), np.minimum(hold_s, _FOR_EVER_S)
         stuck = (rate >= _FULLEST * capacity) & (delay_s > 0.0)
         late_s = np.where(stuck, _A_DAY_S, np.minimum(late_s, _A_DAY_S))
         return late_s, np.where(stuck, _A_DAY_S, np.minimum(hold_s, _A_DAY_S))
