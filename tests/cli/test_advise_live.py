@@ -13,7 +13,7 @@ import pytest
 from tidewise.experiments.record import load_run
 from tidewise.host.processes import find
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.soak]  # a whole life of a real job, about a minute
 
 JOB = f"""\
 name = "copy"

@@ -145,7 +145,7 @@ def runs(draw: st.DrawFn) -> tuple[Ran, Bound]:
     return ran, held(ran.bad_s, ran.recovery_s or None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(case=runs())
 def test_no_run_is_cheaper_than_the_bound(case: tuple[Ran, Bound]) -> None:
     ran, found = case
