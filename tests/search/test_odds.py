@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from tests.search.problems import PRICES
 from tidewise.core import ChangeCost, Configuration, ConfigurationSpace, Mechanism, Promises
 from tidewise.qos import Candidates, Floats, JobModel
-from tidewise.search.odds import Odds, kinds_of, odds
+from tidewise.search.odds import Odds, odds
 
 _LOG_LOADS = np.linspace(np.log(0.02), np.log(2.0), 21)
 """The columns of the tables of `Odds`."""
@@ -214,7 +214,7 @@ def test_costs_are_those_of_the_resources() -> None:
 
 
 def test_kinds_differ_in_everything_but_executors() -> None:
-    kinds = kinds_of(TABLE)
+    kinds = TABLE.kind_numbers
     for row in range(len(TABLE)):
         for other in range(len(TABLE)):
             same = TABLE[row].with_executors(1) == TABLE[other].with_executors(1)

@@ -11,7 +11,6 @@ from tests.qos.worlds import SPACE, TABLE, evidence, taught
 from tests.search.problems import PRICES
 from tidewise.core import Configuration, ConfigurationSpace
 from tidewise.qos import Candidates, JobModel
-from tidewise.search.odds import kinds_of
 from tidewise.search.shortlist import shortlist
 
 LARGE = ConfigurationSpace(
@@ -108,7 +107,7 @@ def test_the_kind_that_runs_is_there_with_all_its_executors_whatever_it_costs() 
 
 def test_the_cheapest_kinds_are_there_with_all_their_executors() -> None:
     few = short(taught([], micro_batch=True), Candidates.of(LARGE), LARGE.smallest)
-    counts = np.bincount(kinds_of(few))
+    counts = np.bincount(few.kind_numbers)
     assert (counts == len(LARGE.executors)).sum() >= 4
 
 

@@ -97,19 +97,9 @@ def terms_of_options(
         ) from error
     except InvalidValueError as error:
         raise BadInputError(f"--executors {executors}: {error}") from error
-    table = PolicyTable(policy=policy or DEFAULT_POLICY)
-    _check(table, space)
-    control = ControlTable()
-    return Terms(
-        label=table.label,
-        policy=lambda: make_policy(table.policy, table.settings),
-        space=space,
-        promises=promises,
-        prices=prices,
-        settings=replace(control.loop_settings(), shortfall_s=_SHORTFALL_S),
-        guard_settings=control.guard_settings(),
-        report_every_s=control.report_every,
-    )
+    table, control = PolicyTable(policy=policy or DEFAULT_POLICY), ControlTable()
+    terms = _terms(table, control, space=space, promises=promises, prices=prices)
+    return replace(terms, settings=replace(terms.settings, shortfall_s=_SHORTFALL_S))
 
 
 def _range(text: str) -> object:
@@ -126,8 +116,15 @@ def terms_of_run(run: RecordedRun, *, policy: str | None) -> Terms:
     values: dict[str, Any] = {key: _tuple(value) for key, value in plan["space"].items()}
     space = SpaceTable.model_construct(**values).space(_changes(run, plan))
     control = ControlTable.model_construct(**plan["control"])
-    table = _policy_table(plan, policy)
-    _check(table, space)
+    return _terms(_policy_table(plan, policy), control, space=space, promises=promises, prices=prices)
+
+
+def _terms(
+    table: PolicyTable, control: ControlTable, *, space: ConfigurationSpace, promises: Promises, prices: Prices
+) -> Terms:
+    """With a policy that is checked against the space."""
+    refuse_hindsight(table)
+    check_policy(table, space=space, start=space.largest, offers="this job")
     return Terms(
         label=table.label,
         policy=lambda: make_policy(table.policy, table.settings),
@@ -171,8 +168,3 @@ def _policy_table(plan: Mapping[str, Any], policy: str | None) -> PolicyTable:
     found = [PolicyTable.model_validate(table) for table in tables if isinstance(table, dict)]
     name = policy or DEFAULT_POLICY
     return next((table for table in found if name in {table.label, table.policy}), PolicyTable(policy=name))
-
-
-def _check(table: PolicyTable, space: ConfigurationSpace) -> None:
-    refuse_hindsight(table)
-    check_policy(table, space=space, start=space.largest, offers="this job")

@@ -17,7 +17,7 @@ from tidewise.experiments.hindsight import Hindsight
 from tidewise.experiments.plan import ControlTable, PolicyTable, SpaceTable
 from tidewise.experiments.record import FaultRecord
 from tidewise.experiments.whatif_recording import Recording
-from tidewise.policies import BestFixed, Static, make_policy, policy_names
+from tidewise.policies import BestFixed, Static, make_policy
 
 Values = Mapping[str, JsonValue]
 """A table as a plan writes it."""
@@ -97,7 +97,7 @@ def policies_of(recording: Recording, written: Sequence[str], space: Values) -> 
     """The named policies, or else the usual ones; with the settings that the run's plan has for them."""
     most = max(int(str(each)) for each in _listed(space["executors"]))
     tables: list[PolicyTable] = []
-    for text in written or [name for name in USUAL_POLICIES if name in policy_names()]:
+    for text in written or USUAL_POLICIES:
         name, _, settings = text.partition(":")
         given = _settings(text, settings)
         # Static is what is paid for the peak, where nobody says otherwise.

@@ -22,10 +22,18 @@ def keep(code: str, sentence: str, evidence: Evidence | None = None) -> Keep:
     return Keep(reason=Reason(code=code, sentence=sentence, evidence=evidence or {}))
 
 
+def change_is_on(situation: Situation) -> Keep | None:
+    """The reply while a change is on; None while none is."""
+    if situation.requested is None:
+        return None
+    return keep("change-is-on", f"A change to {situation.requested} is on; the next decision waits for its end.")
+
+
 def not_now(situation: Situation) -> Keep | None:
     """Why nothing can be decided at this moment: a change is on, or the job does not run; None if something can."""
-    if situation.requested is not None:
-        return keep("change-is-on", f"A change to {situation.requested} is on; the next decision waits for its end.")
+    waiting = change_is_on(situation)
+    if waiting is not None:
+        return waiting
     if situation.latest.status is not JobStatus.RUNNING:
         return keep("job-not-running", f"The job is {situation.latest.status}; nothing is changed until it runs.")
     return None

@@ -26,7 +26,7 @@ from tidewise.core import (
 from tidewise.core.checks import require_finite, require_text
 from tidewise.observe import RecoveryWatch
 from tidewise.policies.late_budget import LateBudget
-from tidewise.policies.replies import keep, move
+from tidewise.policies.replies import change_is_on, keep, move
 from tidewise.policies.surprise import Surprise
 from tidewise.policies.trouble import Trouble
 from tidewise.qos import CONTINUOUS, Candidates, Floats, JobModel, Physics, Usual
@@ -161,23 +161,22 @@ class Tidewise:
             )
 
     def decide(self, situation: Situation) -> Decision:
-        if situation.requested is not None:
-            return keep(
-                "change-is-on", f"A change to {situation.requested} is on; the next decision waits for its end."
-            )
+        waiting = change_is_on(situation)
+        if waiting is not None:
+            return waiting
         if situation.latest.status is JobStatus.CHANGING:
             return keep("job-not-running", "The job is changing; nothing more is changed until it runs.")
         if self._model.capacity.windows == 0:
             return keep("learning", "What the job can process is not known yet; that takes two minutes of steady work.")
         horizon, rate = self._horizon(situation)
         known = self._knowledge(situation, rate)
-        terms = self._terms(situation, known)
-        behind = self._behind(situation, known, rate)
         resting = self._resting(situation, known, horizon)
         if resting is not None:
             return resting
-        planner = Planner(known.odds, horizon, known.ways, [change.gap_s for change in known.ways.changes], terms)
-        return self._reply(situation, known, planner.best(behind), self._expectations(situation, known, horizon, rate))
+        gaps_s = [change.gap_s for change in known.ways.changes]
+        planner = Planner(known.odds, horizon, known.ways, gaps_s, self._terms(situation, known))
+        best = planner.best(self._behind(situation, known, rate))
+        return self._reply(situation, known, best, self._expectations(situation, known, horizon, rate))
 
     def _resting(self, situation: Situation, known: _Known, horizon: Horizon) -> Keep | None:
         """The reply shortly after a change that stopped the job: what has just been decided is not decided again.

@@ -151,20 +151,27 @@ class Candidates:
                 return int(row)
         return None
 
-    @cached_property
-    def settings_numbers(self) -> Floats:
-        """Rows with the same settings of the engine have the same number."""
-        numbers = {settings: number for number, settings in enumerate(dict.fromkeys(self._settings))}
-        settings = np.array([numbers[each] for each in self._settings], dtype=np.float64)
-        return np.broadcast_to(settings, (len(self),))
+    def alike_but_for(self, *names: str) -> Integers:
+        """Rows that differ in nothing but these (axes, or `settings`) have the same number."""
+        # NaN is not equal to itself.
+        others = [np.nan_to_num(getattr(self, name)) for name in AXES if name not in names]
+        if "settings" not in names:
+            numbers = {settings: number for number, settings in enumerate(dict.fromkeys(self._settings))}
+            settings = np.array([numbers[each] for each in self._settings], dtype=np.float64)
+            others.append(np.broadcast_to(settings, (len(self),)))
+        if not others:
+            return np.zeros(len(self), dtype=np.int64)
+        return np.unique(np.column_stack(others), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
     @cached_property
     def group_numbers(self) -> Integers:
         """Rows that differ in nothing but resources have the same number."""
-        # NaN is not equal to itself.
-        others = [np.nan_to_num(getattr(self, name)) for name in AXES if name not in RESOURCES]
-        table = np.column_stack((*others, self.settings_numbers))
-        return np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return self.alike_but_for(*RESOURCES)
+
+    @cached_property
+    def kind_numbers(self) -> Integers:
+        """Rows that differ in nothing but their number of executors have the same number."""
+        return self.alike_but_for("executors")
 
     @cached_property
     def lattice(self) -> Lattice | None:

@@ -73,6 +73,11 @@ class Arrivals:
         return np.asarray(np.interp(times_s, self._ends_s, self._sums) + beyond, dtype=np.float64)
 
 
+def steady(rate_per_s: float) -> Forecast:
+    """A load that stays as it is."""
+    return Forecast(made_at_s=0.0, step_s=60.0, levels=(MEDIAN,), paths_per_s=((rate_per_s,),), model="as it is")
+
+
 def replayed_s(usual: Floats, interval_s: Floats, phase: Floats | float, *, overhead_s: float) -> Floats:
     """What a failure leaves to do beside what arrives while the job is down, in seconds of full capacity.
 

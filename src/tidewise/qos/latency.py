@@ -193,19 +193,11 @@ class Latency:
 
     def predict(self, candidates: Candidates, log_load: Floats, log_load_sd: Floats) -> Latencies:
         """What is believed at these utilisations (rate over capacity, in logarithms, with their spread)."""
-        found = self._fit
-        if found is None:
-            raise InvalidValueError("latencies are foretold from a fit: call refit after learn and before predict")
-        intervals = candidates.commit_interval_s
-        middle = np.full(len(candidates), _MEDIUM)
-        parameters_sd = found.sd_of(lambda logs: self._log_latency(logs, intervals, middle, _P95))
+        found, intervals = self._found(), candidates.commit_interval_s
         usual, heavy = np.exp(np.minimum(log_load, 50.0)), np.exp(np.minimum(log_load + GUARD * log_load_sd, 50.0))
         noise = self._noise.variance(intervals, usual)
-        variance = parameters_sd**2 + noise
-        beside = np.zeros(len(candidates))
-        if self._residual is not None:
-            beside, beside_sd = self._residual.predict(candidates)
-            variance = variance + beside_sd**2
+        beside, doubt = self._beside(candidates)
+        variance = doubt + noise
         beliefs = []
         for level in range(len(LEVELS)):
             median = self._log_latency(found.logs, intervals, usual, level)
@@ -223,25 +215,30 @@ class Latency:
 
         As `predict`, at a fraction of its price; the order along resources is left to what was learnt.
         """
-        found = self._fit
-        if found is None:
-            raise InvalidValueError("latencies are foretold from a fit: call refit after learn and before this")
+        found, (beside, doubt) = self._found(), self._beside(candidates)
         shape = (len(candidates), len(log_loads))
         intervals = np.broadcast_to(candidates.commit_interval_s[:, np.newaxis], shape)
         loads = np.broadcast_to(np.exp(log_loads), shape)
-        middle = np.full(len(candidates), _MEDIUM)
-        parameters_sd = found.sd_of(lambda logs: self._log_latency(logs, candidates.commit_interval_s, middle, _P95))
         noise = self._noise.variance(intervals.ravel(), loads.ravel()).reshape(shape)
-        variance = parameters_sd[:, np.newaxis] ** 2 + noise
         median = self._log_latency(found.logs, intervals, loads, _P95)
         heavy = loads * np.exp(GUARD * log_load_sd)[:, np.newaxis]
         worse = self._log_latency(found.logs, intervals, heavy, _P95)
-        if self._residual is not None:
-            beside, beside_sd = self._residual.predict(candidates)
-            median = median + beside[:, np.newaxis]
-            worse = worse + beside[:, np.newaxis]
-            variance = variance + beside_sd[:, np.newaxis] ** 2
-        return median, np.sqrt(variance + ((worse - median) / GUARD) ** 2)
+        variance = doubt[:, np.newaxis] + noise + ((worse - median) / GUARD) ** 2
+        return median + beside[:, np.newaxis], np.sqrt(variance)
+
+    def _found(self) -> Fit:
+        if self._fit is None:
+            raise InvalidValueError("latencies are foretold from a fit: call refit after learn and before predict")
+        return self._fit
+
+    def _beside(self, candidates: Candidates) -> tuple[Floats, Floats]:
+        """What the process finds beside the formula, and the variance of both, which must not depend on the rate."""
+        intervals, middle = candidates.commit_interval_s, np.full(len(candidates), _MEDIUM)
+        variance = self._found().sd_of(lambda logs: self._log_latency(logs, intervals, middle, _P95)) ** 2
+        if self._residual is None:
+            return np.zeros(len(candidates)), variance
+        beside, beside_sd = self._residual.predict(candidates)
+        return beside, variance + beside_sd**2
 
     def _log_latency(self, logs: Floats, interval_s: Floats, load: Floats, level: int) -> Floats:
         """The formula: rises with the load, and with the level."""

@@ -27,6 +27,7 @@ from tidewise.host.threads import on_one_thread
 from tidewise.qos.belief import Belief
 from tidewise.qos.candidates import Candidates, Floats
 from tidewise.qos.capacity import Capacity
+from tidewise.qos.catch_up import steady
 from tidewise.qos.cost import Standing, cost_per_hour
 from tidewise.qos.evidence import Evidence, Stretches, of_profile
 from tidewise.qos.gaps import GapModel
@@ -41,7 +42,6 @@ from tidewise.qos.saved import FORMAT, check_format, damage_told
 _HIGH = 0.9
 """The level of a forecast from which the spread of the load is read."""
 _HIGH_SDS = 1.2816
-_FLAT_S, _FLAT_STEPS = 60.0, 60
 _LEAST_RATE = 1e-6
 
 
@@ -203,7 +203,7 @@ class JobModel:
     ) -> Outlook:
         """What every candidate would do at a rate, or under a forecast (at its peak, with the spread it tells)."""
         require((rate_per_s is None) != (forecast is None), "ask for a rate or for a forecast, one of them")
-        load = forecast if forecast is not None else _flat(rate_per_s or 0.0)
+        load = forecast if forecast is not None else steady(rate_per_s or 0.0)
         rate, rate_log_sd = _peak(load)
         speed = self._speed_at(candidates, rate)
         capacity = self.capacity.predict(candidates, speed=speed)
@@ -307,11 +307,6 @@ def _mapping(part: object) -> Mapping[str, object]:
     if not isinstance(part, Mapping):
         raise TypeError(f"expected a mapping, not {part!r}")
     return part
-
-
-def _flat(rate_per_s: float) -> Forecast:
-    path = (rate_per_s,) * _FLAT_STEPS
-    return Forecast(made_at_s=0.0, step_s=_FLAT_S, levels=(0.5,), paths_per_s=(path,), model="flat")
 
 
 def _peak(forecast: Forecast) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from tidewise.core.checks import require, require_finite, require_text
 from tidewise.host.threads import on_one_thread
 from tidewise.qos.belief import Belief
 from tidewise.qos.candidates import Candidates, Floats
-from tidewise.qos.catch_up import NEVER_S, Arrivals, Outage, recovery_s
+from tidewise.qos.catch_up import NEVER_S, Arrivals, Outage, recovery_s, steady
 from tidewise.qos.outages import (
     LEAST_S,
     MODEL_SD,
@@ -149,7 +149,7 @@ class RecoveryModel:
                 (name,),
                 Candidates.listing([configuration]),
                 capacity,
-                _flat(rate_per_s),
+                steady(rate_per_s),
                 worst_moment=just_before_commit,
             )
             self._records[name] = self._records.get(name, _Record()).with_one(took_s, told)
@@ -300,10 +300,6 @@ def _noise(took_log: Floats) -> Floats:
     # The points are uncorrelated along their dimensions: a mean of products is the slope along one of them.
     by_luck, by_rest = (_SHIFTS[:, column] @ took_log / _POINTS for column in (PARAMETERS, -1))
     return np.asarray(np.hypot(by_luck, by_rest), dtype=np.float64)
-
-
-def _flat(rate_per_s: float) -> Forecast:
-    return Forecast(made_at_s=0.0, step_s=60.0, levels=(0.5,), paths_per_s=((rate_per_s,),), model="as it was")
 
 
 def _plain(kind: str) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from tidewise.core import Configuration, Forecast, Prices, Promises
+from tidewise.core import Configuration, Prices, Promises
 from tidewise.qos import Belief, Candidates, Floats
-from tidewise.qos.candidates import Integers
+from tidewise.qos.catch_up import steady
 from tidewise.qos.cost import Standing, cost_per_hour
 from tidewise.qos.model import JobModel
 
@@ -129,17 +129,11 @@ def odds(
 
 def _boosted(candidates: Candidates, capacity: Belief) -> Belief:
     """The capacity of the most executors of each row's kind."""
-    kinds = kinds_of(candidates)
+    kinds = candidates.kind_numbers
     order = np.lexsort((candidates.executors, kinds))
     last = np.zeros(kinds.max() + 1, dtype=np.int64)
     last[kinds[order]] = order
     return capacity.at(last[kinds])
-
-
-def kinds_of(candidates: Candidates) -> Integers:
-    """Rows that differ in their number of executors alone have the same number."""
-    others = [*(np.nan_to_num(column) for column in candidates.columns[1:]), candidates.settings_numbers]
-    return np.unique(np.column_stack(others), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def _late(model: JobModel, candidates: Candidates, capacity: Belief, promises: Promises) -> tuple[Floats, Floats]:
@@ -171,7 +165,7 @@ def _unrecovered(
     spreads = np.repeat(np.asarray(_SPREADS)[combinations[:, 1]], len(_LOADS))
     loads = np.tile(_LOADS, len(combinations))
     belief = model.recovery.predict(
-        Candidates.listing(rows), Belief(np.log(rate_per_s) - loads, spreads), _steady(rate_per_s)
+        Candidates.listing(rows), Belief(np.log(rate_per_s) - loads, spreads), steady(rate_per_s)
     )
     shape = (len(combinations), len(_LOADS))
     took_log = np.log(belief.mean.reshape(shape) + lag_s)
@@ -181,7 +175,3 @@ def _unrecovered(
         scores = np.clip(-ndtri(kept), _NEVER, -_NEVER)
     place = row_of.reshape(-1)
     return scores[place], took_log[place]
-
-
-def _steady(rate_per_s: float) -> Forecast:
-    return Forecast(made_at_s=0.0, step_s=60.0, levels=(0.5,), paths_per_s=((rate_per_s,),), model="as it is")

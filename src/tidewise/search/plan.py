@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from tidewise.core import MEDIAN, REACH, ChangeCost, Forecast, Mechanism, Parameter
+from tidewise.core import MEDIAN, REACH, ChangeCost, Forecast, Mechanism
 from tidewise.core.checks import require
 from tidewise.qos import Candidates, Floats
-from tidewise.qos.candidates import Integers
 from tidewise.search.odds import Odds
 
 _STEPS_S = (30.0, 30.0, 60.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 420.0)
@@ -34,14 +33,6 @@ _FULL = 10.0
 """From a chance of one in so many on, running out of memory costs as much as being late all the time."""
 _WORST = 10.0
 """What a second can cost at most, in late seconds."""
-_COLUMNS = {
-    Parameter.EXECUTORS: 0,
-    Parameter.SLOTS_PER_EXECUTOR: 1,
-    Parameter.CORES_PER_EXECUTOR: 2,
-    Parameter.MEMORY_MIB_PER_EXECUTOR: 3,
-    Parameter.COMMIT_INTERVAL_S: 4,
-    Parameter.STATE_PARTITIONS: 5,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -161,15 +152,8 @@ class Ways:
     def __init__(self, candidates: Candidates, changes: Sequence[ChangeCost]) -> None:
         require(len(changes) > 0, "a plan needs a mechanism of change")
         self.changes = tuple(changes)
-        columns = {
-            parameter: np.nan_to_num(candidates.columns[place], nan=-1.0) for parameter, place in _COLUMNS.items()
-        }
-        columns[Parameter.SETTINGS] = candidates.settings_numbers
-        self._classes: list[Integers] = []
-        for change in self.changes:
-            reach = REACH[change.mechanism]
-            fixed = [column for parameter, column in columns.items() if parameter not in reach]
-            self._classes.append(_numbered(fixed, len(candidates)))
+        # Parameters are called as the axes are.
+        self._classes = [candidates.alike_but_for(*REACH[change.mechanism]) for change in self.changes]
         self._orders = [np.argsort(classes, kind="stable") for classes in self._classes]
         self._firsts = [
             np.flatnonzero(np.diff(classes[order], prepend=-1))
@@ -342,9 +326,3 @@ class Planner:
         stuck = (rate >= _FULLEST * capacity) & (delay_s > 0.0)
         late_s = np.where(stuck, _A_DAY_S, np.minimum(late_s, _A_DAY_S))
         return late_s, np.where(stuck, _A_DAY_S, np.minimum(hold_s, _A_DAY_S))
-
-
-def _numbered(columns: Sequence[Floats], count: int) -> Integers:
-    if not columns:
-        return np.zeros(count, dtype=np.int64)
-    return np.unique(np.column_stack(columns), axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)

@@ -8,7 +8,6 @@ from tidewise.core import Configuration, Prices
 from tidewise.qos import Candidates, Floats
 from tidewise.qos.candidates import Integers
 from tidewise.qos.model import JobModel
-from tidewise.search.odds import kinds_of
 
 _LEVELS = 16
 """Capacities, evenly apart in logarithms, for each of which the cheapest are kept."""
@@ -26,18 +25,18 @@ def shortlist(
     For every level of capacity and every commit interval the cheapest; the few cheapest kinds with all their numbers of
     executors, so that a job can be moved by its executors alone; and the kind that runs.
     """
-    if candidates.row_of(running) is None:
-        candidates = candidates.with_one_more(running)
+    own = candidates.row_of(running)
+    if own is None:
+        own, candidates = len(candidates), candidates.with_one_more(running)
     capacity = model.capacity_at(candidates, rate_per_s)
     # What can be relied on, not what may be hoped for: a kind that was never seen has to be cheaper by its doubt.
     log_able = capacity.log_mean - capacity.log_sd
     cost = candidates.cost_per_hour(prices)
     full = model.memory.out_of_memory_probability(candidates, rate_per_s)
     usable = full <= max(_FULL, float(full.min()))
-    kinds = kinds_of(candidates)
-    own = kinds[candidates.row_of(running) or 0]
+    kinds = candidates.kind_numbers
     levels = np.linspace(log_able[usable].min(), log_able[usable].max(), _LEVELS)
-    kept = kinds == own
+    kept = kinds == kinds[own]
     intervals = candidates.commit_interval_s
     for interval_s in np.unique(intervals):
         rows = np.flatnonzero(usable & (intervals == interval_s))
