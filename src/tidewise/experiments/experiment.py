@@ -104,7 +104,7 @@ class Experiment:
         """The load with everything that this seed makes of it."""
         ground = self._grounds[load]
         rates = ground.load.rates_per_s(self.duration_s, seed)
-        faults = fault_schedule(self.plan.failures, self.duration_s, seed)
+        faults = self.faults(seed)
         return Trial(
             ground=ground,
             seed=seed,
@@ -120,6 +120,10 @@ class Experiment:
                 prices=self.prices,
             ),
         )
+
+    def faults(self, seed: int) -> tuple[FaultRecord, ...]:
+        """The failures of every load with this seed."""
+        return fault_schedule(self.plan.failures, self.duration_s, seed)
 
     def check(self, load: str, seed: int) -> None:
         """BadInputError where no configuration could keep the promises on this load."""

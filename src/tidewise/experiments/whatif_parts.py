@@ -27,7 +27,7 @@ from tidewise.experiments.record import ChangeRecord, FaultRecord
 from tidewise.experiments.spark_batch_fit import CpuFit, fit_cpu
 from tidewise.experiments.spark_measurement import Batch, Stretch
 from tidewise.experiments.whatif_recording import UNTOLD, Recording
-from tidewise.experiments.whatif_replay import batch_period_s, deployed_for, downtime_s
+from tidewise.experiments.whatif_replay import batch_period_s, downtime_s, scaled_by
 from tidewise.qos.gaps import GapModel
 
 Place = tuple[str, ...]
@@ -343,7 +343,7 @@ def put_failures(parts: Parts, recording: Recording, until_s: float) -> None:
 
 def _goes_on_with_fewer(parts: Parts, recording: Recording) -> bool:
     """Whether the job was deployed so that it need not wait for an executor that is away."""
-    mechanism = deployed_for(recording.changes)
+    mechanism = scaled_by(recording.changes)
     cost = None if mechanism is None else parts.profile.mechanisms.get(mechanism)
     return cost is not None and cost.survives_with_fewer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
@@ -12,8 +12,7 @@ from pydantic import JsonValue, ValidationError
 from tidewise.core import BadInputError, Configuration, Prices, Promises
 from tidewise.engines.simulator import SimulatorProfile
 from tidewise.engines.simulator.profile_file import profile_to_toml
-from tidewise.experiments.experiment import Experiment, Trial
-from tidewise.experiments.hindsight import Hindsight
+from tidewise.experiments.experiment import Experiment
 from tidewise.experiments.plan import ControlTable, PolicyTable, SpaceTable
 from tidewise.experiments.record import FaultRecord
 from tidewise.experiments.whatif_recording import Recording
@@ -223,20 +222,9 @@ class ReplayedExperiment(Experiment):
         super().__init__(path)
         self._recorded_faults = faults
 
-    def trial(self, load: str, seed: int) -> Trial:
-        """The load with the failures that were recorded, whatever the seed."""
-        trial = super().trial(load, seed)
-        ground = trial.ground
-        hindsight = Hindsight(
-            profile=ground.profile,
-            rates_per_s=trial.rates_per_s,
-            seed=seed,
-            faults=self._recorded_faults,
-            space=ground.space,
-            promises=ground.promises,
-            prices=self.prices,
-        )
-        return replace(trial, faults=self._recorded_faults, hindsight=hindsight)
+    def faults(self, seed: int) -> tuple[FaultRecord, ...]:  # noqa: ARG002 - the same with every seed
+        """Those that were recorded."""
+        return self._recorded_faults
 
     def check(self, load: str, seed: int) -> None:
         """Nothing: that no configuration would have kept the promises is an answer, too."""

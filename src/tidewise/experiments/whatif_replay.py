@@ -65,7 +65,7 @@ def replay(profile: SimulatorProfile, recording: Recording, *, seed: int, until_
         rates_per_s=recording.rates_per_s[:seconds],
         seed=seed,
         report_every_s=_report_every_s(recording),
-        deployed_for=deployed_for(recording.changes),
+        deployed_for=scaled_by(recording.changes),
     )
     job = simulator.launch(recording.start)
     left_out = 0
@@ -199,7 +199,7 @@ def _changed(job: SimulatedJob, simulator: Simulator, change: ChangeRecord, numb
     return False
 
 
-def deployed_for(changes: Sequence[ChangeRecord]) -> Mechanism | None:
+def scaled_by(changes: Sequence[ChangeRecord]) -> Mechanism | None:
     """The mechanism that carried most changes of the number of executors; None where there was none."""
     able = Counter(change.mechanism for change in changes if Parameter.EXECUTORS in REACH[change.mechanism])
     return able.most_common(1)[0][0] if able else None
