@@ -55,8 +55,17 @@ def test_a_change_that_the_engine_could_not_do_says_nothing_about_others() -> No
     bench = Bench(config(6))
     request = bench.ask(10.0, config(6), config(3))
     bench.end(request, 20.0, status=ChangeStatus.FAILED, runs=config(6))
+    assert bench.loop.state.failed_targets(80.0) == (config(3),)
+    assert bench.loop.state.failed_targets(1e6) == ()
     assert wants(bench, 3, at_s=80.0) == "barred"
     assert wants(bench, 2, at_s=150.0) is None
+
+
+def test_a_target_that_was_too_little_was_reached() -> None:
+    bench = Bench(config(6))
+    rolled_back(bench)
+    assert bench.loop.state.bars
+    assert bench.loop.state.failed_targets(150.0) == ()
 
 
 def test_the_next_one_down_is_no_fresh_start_for_the_back_off() -> None:

@@ -42,6 +42,13 @@ def test_the_rate_is_that_of_the_last_half_minute() -> None:
     assert surprise().rate_per_s(windows([700.0], window_s=300.0)) == pytest.approx(700.0)
 
 
+def test_two_reports_of_more_are_believed_at_once_and_one_is_a_jump() -> None:
+    assert surprise().rate_per_s(windows([1000.0, 5000.0, 4000.0])) == pytest.approx(4000.0)
+    assert surprise().is_jumping(windows([1000.0, 1000.0, 4000.0]))
+    assert not surprise().is_jumping(windows([1000.0, 5000.0, 4000.0]))
+    assert not surprise().is_jumping(windows([4000.0]))
+
+
 def test_a_forecast_that_holds_is_left_as_it_is() -> None:
     made = forecast(80.0, 100.0, 120.0)
     assert surprise().bent(made, 110.0, 0.0) == made
@@ -96,18 +103,28 @@ def model() -> JobModel:
 
 def test_reports_that_agree_with_what_is_known_change_nothing() -> None:
     history = windows([2000.0] * 20, busy=0.52)
-    assert surprise(history).slower(model(), history[-12:]) == 1.0
+    assert surprise(history).slower(model()) == 1.0
 
 
 @pytest.mark.parametrize("speed", [0.5, 2.0])
 def test_a_job_that_does_half_or_twice_as_much_is_believed(speed: float) -> None:
     history = windows([1000.0] * 20, busy=0.25 / speed)
-    assert surprise(history).slower(model(), history[-12:]) == pytest.approx(speed, rel=0.05)
+    assert surprise(history).slower(model()) == pytest.approx(speed, rel=0.05)
 
 
 def test_no_more_than_a_factor_of_four_is_believed() -> None:
     history = windows([100.0] * 20, busy=1.0)
-    assert surprise(history).slower(model(), history[-12:]) == pytest.approx(0.25)
+    assert surprise(history).slower(model()) == pytest.approx(0.25)
+
+
+def test_executors_that_join_do_not_hide_that_all_of_them_are_slow() -> None:
+    history = windows([250.0] * 20, busy=0.5)
+    few, more = Configuration(executors=1), Configuration(executors=2)
+    alone = [replace(seen, configuration=few) for seen in history]
+    joined = [replace(seen, configuration=few if place < 14 else more) for place, seen in enumerate(history)]
+    ratio = surprise(joined).slower(model()) / surprise(alone).slower(model())
+    assert surprise(alone).slower(model()) < 0.8
+    assert 0.5 < ratio < 1.0
 
 
 @pytest.mark.parametrize("disturbance", ["started", "failed", "moved", "idle", "untold"])
@@ -118,9 +135,10 @@ def test_reports_shortly_after_a_disturbance_tell_nothing(disturbance: str) -> N
     if disturbance == "failed":
         history[12] = replace(history[12], status=JobStatus.DOWN)
     if disturbance == "moved":
-        history[:12] = [replace(seen, configuration=Configuration(executors=9)) for seen in history[:12]]
+        other = Configuration(executors=9, cores_per_executor=2.0)
+        history[:12] = [replace(seen, configuration=other) for seen in history[:12]]
     if disturbance == "idle":
         history = windows([1000.0] * 20, busy=0.01)
     if disturbance == "untold":
         history = windows([1000.0] * 20, busy=None)
-    assert surprise(history).slower(model(), history[-12:]) == 1.0
+    assert surprise(history).slower(model()) == 1.0

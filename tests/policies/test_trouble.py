@@ -92,3 +92,11 @@ def test_the_most_executors_are_those_since_then() -> None:
     assert follower.most_executors_since(15.0, Configuration(executors=12)) == 12
     follower.learn(seen(5000.0))
     assert follower.most_executors_since(0.0, Configuration(executors=2)) == 4
+
+
+def test_how_long_ago_it_failed_is_forgotten_after_a_quarter_of_an_hour() -> None:
+    follower = trouble()
+    assert follower.failed_s(100.0) is None
+    failed(follower, at_s=100.0, windows=3)
+    assert follower.failed_s(200.0) == pytest.approx(105.0)
+    assert follower.failed_s(1100.0) is None

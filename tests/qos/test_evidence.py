@@ -61,10 +61,21 @@ def test_a_window_counts_by_its_length() -> None:
 
 
 def test_what_a_saturated_job_processes_is_counted_by_the_length_of_its_windows() -> None:
-    reports = [report(number, busy_share=1.0) for number in range(6)]
+    reports = [report(number, busy_share=1.0 if number < 5 else 0.5) for number in range(6)]
     for ends_s, window_s, rate in ((70.0, 10.0, 50.0), (110.0, 40.0, 50.0), (120.0, 10.0, 100.0)):
         reports.append(report(0, time_s=ends_s, window_s=window_s, busy_share=1.0, processed_rate_per_s=rate))
     assert [each.full_rate_per_s for each in said(reports)] == [pytest.approx((40.0 * 50.0 + 10.0 * 100.0) / 50.0)]
+
+
+def test_a_job_with_too_much_to_do_from_its_start_tells_what_it_can_do_before_three_long_batches_have_ended() -> None:
+    def busy(number: int) -> Observation:
+        ends = {2: 300.0, 4: 200.0, 8: 400.0}
+        return report(number, busy_share=0.97, processed_rate_per_s=ends.get(number, 0.0), backlog_records=1e6)
+
+    found = said([busy(number) for number in range(12)])
+    assert [each.full_rate_per_s for each in found] == [pytest.approx((200.0 + 400.0) / 6 / 0.97)]
+    assert not found[0].keeps_up
+    assert said([replace(busy(number), busy_share=0.8) for number in range(9)]) == []
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,12 @@ class State:
             return None
         return self.change.request.mechanism
 
+    def failed_targets(self, now_s: float) -> tuple[Configuration, ...]:
+        """What was tried and not reached, and is not to be tried again yet."""
+        return tuple(
+            target for target, bar in self.bars.items() if bar.too_little_at_per_s is None and now_s < bar.until_s
+        )
+
     @property
     def requested(self) -> Configuration | None:
         """Where a change that is on leads."""

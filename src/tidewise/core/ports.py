@@ -143,6 +143,8 @@ class Situation:
     """How the last change was made; None before the first."""
     profile_on: ProfileRequest | None = None
     """The profile that is on; another would be refused."""
+    failed_targets: tuple[Configuration, ...] = ()
+    """Targets that the policy asked for and the engine did not reach lately; asking again would be refused."""
 
     def __post_init__(self) -> None:
         require_finite("now_s", self.now_s)

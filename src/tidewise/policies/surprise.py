@@ -7,13 +7,18 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from tidewise.core import MEDIAN, Forecast, JobStatus, Observation
 from tidewise.qos import Candidates, JobModel
 
 _RECENT_S = 30.0
 _BELIEVED = 0.15
 """By how much (of its logarithm) a capacity has to differ from what is known to be believed."""
+_JUMP = 1.2
 _IDLE = 0.05
+_JOINED = 0.25
+"""How long executors that join or leave disturb the others, in times to settle."""
 _NOTHING = 0.01
 """A forecast of less than this share of what arrives forecasts nothing."""
 _LARGEST = math.log(4.0)
@@ -29,15 +34,27 @@ class Surprise:
         self._settle_s = settle_s
         self._calm_from_s = -math.inf
         self._last: Observation | None = None
+        self._calm: deque[Observation] = deque()
         self._watched_s = 0.0
         self._highest: deque[tuple[float, float]] = deque(maxlen=_BLOCKS)
 
     def learn(self, observation: Observation) -> None:
         """Take one report in."""
         last, self._last = self._last, observation
-        moved = last is not None and last.configuration != observation.configuration
-        if observation.status is not JobStatus.RUNNING or moved or last is None:
+        if observation.status is not JobStatus.RUNNING or last is None:
             self._calm_from_s = observation.time_s + self._settle_s
+            self._calm.clear()
+        elif last.configuration != observation.configuration:
+            # Executors that come and go disturb the others for a moment only.
+            same_kind = last.configuration.with_executors(1) == observation.configuration.with_executors(1)
+            if not same_kind:
+                self._calm.clear()
+            rest_s = _JOINED * self._settle_s if same_kind else self._settle_s
+            self._calm_from_s = max(self._calm_from_s, observation.time_s + rest_s)
+        if observation.busy_share is not None and observation.time_s - observation.window_s >= self._calm_from_s:
+            self._calm.append(observation)
+        while self._calm and self._calm[0].time_s <= observation.time_s - 2.0 * self._settle_s:
+            self._calm.popleft()
         self._watched_s += observation.window_s
         block, rate = observation.time_s // _BLOCK_S, observation.input_rate_per_s
         if self._highest and self._highest[-1][0] == block:
@@ -55,10 +72,15 @@ class Surprise:
         return self.highest_per_s * (_ABOVE + max(0.0, 1.0 - self._watched_s / _KNOWN_AFTER_S))
 
     def rate_per_s(self, history: Sequence[Observation]) -> float:
-        """What has arrived lately."""
+        """What has arrived lately; by the last two reports alone where both of them show more."""
         latest = history[-1]
         recent = [seen for seen in history if seen.time_s > latest.time_s - _RECENT_S]
-        return sum(seen.input_rate_per_s * seen.window_s for seen in recent) / sum(seen.window_s for seen in recent)
+        mean = sum(seen.input_rate_per_s * seen.window_s for seen in recent) / sum(seen.window_s for seen in recent)
+        return max(mean, min(seen.input_rate_per_s for seen in history[-2:])) if len(history) > 1 else mean
+
+    def is_jumping(self, history: Sequence[Observation]) -> bool:
+        """Whether the last report shows so much more than the ones before that the next may show more again."""
+        return history[-1].input_rate_per_s > _JUMP * self.rate_per_s(history)
 
     def bent(self, forecast: Forecast, rate_per_s: float, now_s: float) -> Forecast:
         """The forecast from now on; lifted where more arrives than it thought possible."""
@@ -74,23 +96,18 @@ class Surprise:
                 paths = [tuple(max(rate, rate_per_s) for rate in path) for path in paths]
         return replace(forecast, made_at_s=now_s, paths_per_s=tuple(paths))
 
-    def slower(self, model: JobModel, history: Sequence[Observation]) -> float:
+    def slower(self, model: JobModel) -> float:
         """What is left of the capacity that the model knows; 1 where the reports do not contradict it."""
-        latest = history[-1]
-        seen = [
-            each
-            for each in history
-            if each.time_s - each.window_s >= self._calm_from_s
-            and each.time_s > latest.time_s - 2.0 * self._settle_s
-            and each.busy_share is not None
-        ]
-        lasted_s = sum(each.window_s for each in seen)
-        busy_s = sum((each.busy_share or 0.0) * each.window_s for each in seen)
-        done = sum(each.processed_rate_per_s * each.window_s for each in seen)
+        lasted_s = sum(each.window_s for each in self._calm)
+        busy_s = sum((each.busy_share or 0.0) * each.window_s for each in self._calm)
+        done = sum(each.processed_rate_per_s * each.window_s for each in self._calm)
         if lasted_s < self._settle_s or busy_s < _IDLE * lasted_s or done <= 0.0:
             return 1.0
-        known = model.capacity_at(Candidates.listing([latest.configuration]), latest.input_rate_per_s)
-        off = math.log(done / busy_s) - float(known.log_mean[0])
-        if abs(off) < _BELIEVED + float(known.log_sd[0]):
+        ran = list(dict.fromkeys(each.configuration for each in self._calm))
+        known = model.capacity_at(Candidates.listing(ran), self._calm[-1].input_rate_per_s)
+        per_s = dict(zip(ran, np.exp(known.log_mean).tolist(), strict=True))
+        possible = sum((each.busy_share or 0.0) * each.window_s * per_s[each.configuration] for each in self._calm)
+        off = math.log(done / possible)
+        if abs(off) < _BELIEVED + float(known.log_sd.max()):
             return 1.0
         return math.exp(max(-_LARGEST, min(_LARGEST, off)))

@@ -26,6 +26,7 @@ from tidewise.core import (
 from tidewise.core.checks import require_finite, require_text
 from tidewise.observe import RecoveryWatch
 from tidewise.policies.late_budget import LateBudget
+from tidewise.policies.patience import Patience
 from tidewise.policies.replies import change_is_on, keep, move
 from tidewise.policies.surprise import Surprise
 from tidewise.policies.trouble import Trouble
@@ -46,7 +47,7 @@ _REST = 10.0
 """After a change that stopped the job, it is left alone for so many times as long ..."""
 _NEAR_STEPS, _OF_NO_USE = 5, 0.5
 """... unless in one of the next steps the change is more likely than this to have been of no use."""
-_RATE_STEP, _SLOWER_STEP = 0.1, 0.05
+_RATE_STEP, _SLOWER_STEP, _LEARNT_STEP = 0.1, 0.05, 0.05
 _RESOLUTION = 0.4
 """A recovery is known to about this share of a report's window."""
 _UNRECOVERED = 10.0
@@ -107,9 +108,12 @@ class Tidewise:
     _model: JobModel = field(init=False, repr=False, compare=False)
     _trouble: Trouble = field(init=False, repr=False, compare=False)
     _surprise: Surprise = field(init=False, repr=False, compare=False)
+    _patience: Patience = field(init=False, repr=False, compare=False)
     _late: LateBudget = field(init=False, repr=False, compare=False)
     _watch: RecoveryWatch = field(init=False, repr=False, compare=False, default_factory=RecoveryWatch)
     _proven: set[tuple[float, float]] = field(init=False, repr=False, compare=False, default_factory=set)
+    _largest: Configuration | None = field(init=False, repr=False, compare=False, default=None)
+    _recoveries: int = field(init=False, repr=False, compare=False, default=0)
     _first: Configuration | None = field(init=False, repr=False, compare=False, default=None)
     _candidates: tuple[ConfigurationSpace, Candidates] | None = field(
         init=False, repr=False, compare=False, default=None
@@ -136,6 +140,7 @@ class Tidewise:
         self._late = LateBudget(memory_s=self.memory_s)
         self._trouble = Trouble(usual_down_s=_USUAL_DOWNTIME.median, failures_per_day=self.failures_per_day)
         self._surprise = Surprise(settle_s=self.settle_s)
+        self._patience = Patience(settle_s=self.settle_s)
 
     @property
     def history_s(self) -> float:
@@ -145,12 +150,16 @@ class Tidewise:
         self._model.learn(observation)
         self._trouble.learn(observation)
         self._surprise.learn(observation)
+        self._patience.learn(observation)
         self._late.learn(observation)
         if self._first is None:
             self._first = observation.configuration
         if observation.status is JobStatus.RUNNING:
             self._proven.add(_executor(observation.configuration))
+            if self._largest is None or self._largest.total_cores < observation.configuration.total_cores:
+                self._largest = observation.configuration
         for ended in self._watch.learn(observation):
+            self._recoveries += 1
             most = self._trouble.most_executors_since(ended.at_s, ended.configuration)
             self._model.learn_recovery(
                 _FAILURE,
@@ -176,6 +185,9 @@ class Tidewise:
         gaps_s = [change.gap_s for change in known.ways.changes]
         planner = Planner(known.odds, horizon, known.ways, gaps_s, self._terms(situation, known))
         best = planner.best(self._behind(situation, known, rate))
+        waiting = self._better_wait(situation, known, best)
+        if waiting is not None:
+            return waiting
         return self._reply(situation, known, best, self._expectations(situation, known, horizon, rate))
 
     def _resting(self, situation: Situation, known: _Known, horizon: Horizon) -> Keep | None:
@@ -184,9 +196,7 @@ class Tidewise:
         Unless it turns out to be of no use at all.
         """
         changed_s = situation.last_change_finished_at_s
-        gap_s = next(
-            (one.gap_s for one in situation.space.changes if one.mechanism is situation.last_change_mechanism), 0.0
-        )
+        gap_s = _gap_s(situation, situation.last_change_mechanism)
         left_s = 0.0 if changed_s is None else changed_s + _REST * gap_s - situation.now_s
         if left_s <= 0.0:
             return None
@@ -202,21 +212,38 @@ class Tidewise:
             f"another {format_duration(left_s)} before anything is changed again.",
         )
 
+    def _better_wait(self, situation: Situation, known: _Known, best: Move) -> Keep | None:
+        """The reply to a move that is not made yet; None where it is."""
+        if _gap_s(situation, best.mechanism) > 0.0 and self._surprise.is_jumping(situation.history):
+            return keep(
+                "jumping",
+                "The load has just jumped: how far is seen by the next report, before the job is stopped for a change.",
+            )
+        left_s = self._patience.left_s(situation.now_s)
+        if left_s > 0.0 and known.takes_away(best.row):
+            return keep(
+                "patient",
+                f"{situation.intended} stays for another {format_duration(left_s)}: some of it was added only a short "
+                "time ago, and may be needed again.",
+            )
+        return None
+
     # What is known.
 
     def _knowledge(self, situation: Situation, rate: float) -> _Known:
         """The short list and its odds, made anew where something was learnt or the load has moved."""
         # In steps, so that what is reckoned does not depend on when it was reckoned before.
         rate = _in_steps(rate, _RATE_STEP)
-        slower = _in_steps(self._surprise.slower(self._model, situation.history), _SLOWER_STEP)
+        slower = _in_steps(self._surprise.slower(self._model), _SLOWER_STEP)
         known = self._known
-        if known is not None and known.still_holds(self._model, situation, rate, slower):
+        if known is not None and known.still_holds(self._learnt(), situation, rate, slower):
             return known
         if self._candidates is None or self._candidates[0] != situation.space:
             self._candidates = situation.space, Candidates.of(situation.space)
         few = shortlist(
             self._model, self._candidates[1], prices=situation.prices, rate_per_s=rate, running=situation.intended
         )
+        few = few.only(np.flatnonzero(self._to_be_had(few, situation)))
         changes = self._changes(situation)
         live = next((change for change in changes if change.mechanism is Mechanism.LIVE), None)
         made = odds(
@@ -239,14 +266,35 @@ class Tidewise:
             row=few.row_of(situation.intended) or 0,
             rate_per_s=rate,
             slower=slower,
-            windows=self._model.capacity.windows + self._model.latency.windows,
+            learnt=self._learnt(),
         )
         return self._known
+
+    def _learnt(self) -> tuple[int, int]:
+        """What has been learnt, in steps: one window more of hundreds changes nothing, a recovery does."""
+        windows = self._model.capacity.windows + self._model.latency.windows
+        return int(math.log(max(1, windows)) / _LEARNT_STEP), self._recoveries
 
     def _unproven(self, candidates: Candidates) -> npt.NDArray[np.bool_]:
         """Which rows have executors of a kind that never ran."""
         kinds = zip(candidates.slots_per_executor.tolist(), candidates.cores_per_executor.tolist(), strict=True)
         return np.array([kind not in self._proven for kind in kinds], dtype=np.bool_)
+
+    def _to_be_had(self, candidates: Candidates, situation: Situation) -> npt.NDArray[np.bool_]:
+        """Which rows may be asked for: after a refusal not the same again, and nothing larger than what ever ran."""
+        cores, memory_mib = candidates.total_cores, candidates.total_memory_mib
+        had = np.ones(len(candidates), dtype=np.bool_)
+        for failed in situation.failed_targets:
+            row = candidates.row_of(failed)
+            if row is not None:
+                had[row] = False
+            largest = self._largest
+            if largest is not None and largest.takes_less_than(failed):
+                had &= (cores <= largest.total_cores) & (memory_mib <= largest.total_memory_mib)
+        own = candidates.row_of(situation.intended)
+        if own is not None:
+            had[own] = True
+        return had
 
     def _changes(self, situation: Situation) -> tuple[ChangeCost, ...]:
         offered = situation.space.changes
@@ -271,6 +319,7 @@ class Tidewise:
             friction_s=self.friction_s,
             payback=self.payback,
             latency_limit_s=situation.promises.latency_p95_s,
+            recovery_limit_s=situation.promises.recovery_s,
         )
 
     # The load.
@@ -293,7 +342,15 @@ class Tidewise:
         excess = max(0.0, latest.backlog_records - 1.25 * rate * usual_s)
         down_s = self._trouble.down_left_s(latest) if latest.status is JobStatus.DOWN else 0.0
         warmth = self._trouble.warmth(situation.now_s)
-        return Behind(row=known.row, backlog_records=excess, down_s=down_s, warmth=warmth)
+        failed_s = self._trouble.failed_s(situation.now_s)
+        recovering = failed_s is not None and (excess > 0.0 or down_s > 0.0)
+        return Behind(
+            row=known.row,
+            backlog_records=excess,
+            down_s=down_s,
+            warmth=warmth,
+            failed_s=self.unseen_s + failed_s if recovering and failed_s is not None else None,
+        )
 
     # The reply.
 
@@ -394,15 +451,21 @@ class _Known:
     row: int
     rate_per_s: float
     slower: float
-    windows: int
+    learnt: tuple[int, int]
 
-    def still_holds(self, model: JobModel, situation: Situation, rate_per_s: float, slower: float) -> bool:
+    def takes_away(self, row: int) -> bool:
+        """Whether this row has fewer cores than what runs."""
+        cores = self.odds.candidates.total_cores
+        return bool(cores[row] < cores[self.row])
+
+    def still_holds(self, learnt: tuple[int, int], situation: Situation, rate_per_s: float, slower: float) -> bool:
         then = self.situation
         return (
             situation.intended == then.intended
             and situation.space == then.space
             and (situation.promises, situation.prices) == (then.promises, then.prices)
-            and model.capacity.windows + model.latency.windows == self.windows
+            and situation.failed_targets == then.failed_targets
+            and learnt == self.learnt
             and rate_per_s == self.rate_per_s
             and slower == self.slower
         )
@@ -411,6 +474,11 @@ class _Known:
 def _in_steps(value: float, step: float) -> float:
     """The nearest of values that are evenly apart in their logarithms."""
     return math.exp(step * round(math.log(value) / step))
+
+
+def _gap_s(situation: Situation, mechanism: Mechanism | None) -> float:
+    """How long the job is stopped by a mechanism."""
+    return next((change.gap_s for change in situation.space.changes if change.mechanism is mechanism), 0.0)
 
 
 def _executor(configuration: Configuration) -> tuple[float, float]:

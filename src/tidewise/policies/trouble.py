@@ -25,6 +25,7 @@ class Trouble:
         self._watched_s = _PRIOR_S
         self._down_since_s: float | None = None
         self._up_since_s = -_WARM_AFTER_S
+        self._failed_at_s: float | None = None
         self._executors: deque[tuple[float, int]] = deque()
 
     def learn(self, observation: Observation) -> None:
@@ -36,6 +37,7 @@ class Trouble:
         if observation.status is JobStatus.DOWN:
             if self._down_since_s is None:
                 self._down_since_s = observation.time_s - 0.5 * observation.window_s
+                self._failed_at_s = self._down_since_s
                 self._failures += 1.0
         elif self._down_since_s is not None:
             was_down_s = observation.time_s - 0.5 * observation.window_s - self._down_since_s
@@ -52,6 +54,11 @@ class Trouble:
         """How much longer a job that is down will be."""
         since_s = latest.time_s if self._down_since_s is None else self._down_since_s
         return max(0.25 * self._usual_down_s, self._usual_down_s - (latest.time_s - since_s))
+
+    def failed_s(self, now_s: float) -> float | None:
+        """How long ago it failed; None: long ago, or never."""
+        ago_s = None if self._failed_at_s is None else now_s - self._failed_at_s
+        return ago_s if ago_s is not None and ago_s < _KEPT_S else None
 
     def warmth(self, now_s: float) -> float:
         """The share of its capacity that the job has, now or when it comes back."""

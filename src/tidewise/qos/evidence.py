@@ -11,6 +11,8 @@ _INTERVALS = 3.0
 """Length of a stretch: a batch more or less at its ends must not matter much."""
 _SATURATED = 0.95
 """Busy share from which a job counts as saturated."""
+_OVERWHELMED = 0.85
+"""Busy share of every window of a job that has too much to do from its start on."""
 _FEWEST_ENDS = 3
 """Windows with the end of a batch in them that an overloaded job has to show."""
 _TOO_IDLE = 0.02
@@ -49,9 +51,39 @@ class Stretches:
         self._steady_from_s = 0.0
         self._windows: list[Observation] = []
         self._gathered_s = 0.0
+        self._overwhelmed: list[Observation] | None = []
+        """The windows of a job that has had too much to do ever since its start; None: it has not."""
 
     def add(self, observation: Observation) -> Evidence | None:
         """Take one window in; what the stretch says that ends with it, if one does."""
+        said = self._said_at_last(observation)
+        if said is None:
+            said = self._said_from_the_start(observation)
+        if said is not None:
+            self._overwhelmed = None
+        return said
+
+    def _said_from_the_start(self, observation: Observation) -> Evidence | None:
+        """What a job says whose batches grow ever longer, so that it would take minutes to see a few of them end."""
+        windows = self._overwhelmed
+        if windows is None:
+            return None
+        if (
+            observation.status is not JobStatus.RUNNING
+            or (observation.busy_share or 0.0) < _OVERWHELMED
+            or (windows and observation.configuration != windows[-1].configuration)
+        ):
+            self._overwhelmed = []
+            return None
+        windows.append(observation)
+        lasted_s = sum(window.window_s for window in windows)
+        if lasted_s > LONGEST_S:
+            self._overwhelmed = None
+        busy = _mean(windows, [window.busy_share or 0.0 for window in windows])
+        enough = lasted_s >= self._settle_s + 0.5 * self._shortest_s and busy >= _SATURATED and _shows_enough(windows)
+        return _said_by(windows) if enough else None
+
+    def _said_at_last(self, observation: Observation) -> Evidence | None:
         last, self._last = self._last, observation
         begins_s = observation.time_s - observation.window_s
         follows = (

@@ -31,6 +31,9 @@ _NARROWEST, _SUREST = 1e-3, 0.999
 _LEAST_FAILURES_PER_S = 1.0 / 3600.0
 _FULL = 10.0
 """From a chance of one in so many on, running out of memory costs as much as being late all the time."""
+_RECOVERY_SPREAD = 0.2
+"""To how much of its logarithm the length of a recovery that is on is known."""
+_LEAST_HOLD_S = 1.0
 _WORST = 10.0
 """What a second can cost at most, in late seconds."""
 
@@ -108,6 +111,7 @@ class Terms:
     payback: float
     """How many times its own cost a change has to earn."""
     latency_limit_s: float | None
+    recovery_limit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +126,8 @@ class Behind:
     """How much longer it will not work at all."""
     warmth: float
     """The share of its capacity that it has when it works, until it is warm."""
+    failed_s: float | None = None
+    """How long ago it failed, where it has not got over that yet."""
 
     @property
     def is_behind(self) -> bool:
@@ -284,6 +290,14 @@ class Planner:
                 )
         return move
 
+    def _overdue_s(self, behind: Behind, hold_s: Floats) -> Floats:
+        """Rows x levels: what it costs, in late seconds, if a recovery that is on takes longer than was promised."""
+        limit_s = self._terms.recovery_limit_s
+        if limit_s is None or behind.failed_s is None:
+            return np.zeros_like(hold_s)
+        ends = np.log((behind.failed_s + behind.down_s + np.maximum(hold_s, _LEAST_HOLD_S)) / limit_s)
+        return np.asarray(self._terms.unrecovered_s * ndtr(ends / _RECOVERY_SPREAD), dtype=np.float64)
+
     def _held(self, late_s: Floats, hold_s: Floats) -> Floats:
         """Rows x levels: held until what is behind has gone, and then as is best."""
         lengths = self._horizon.lengths_s
@@ -325,4 +339,5 @@ class Planner:
             return np.minimum(late_s, _FOR_EVER_S), np.minimum(hold_s, _FOR_EVER_S)
         stuck = (rate >= _FULLEST * capacity) & (delay_s > 0.0)
         late_s = np.where(stuck, _A_DAY_S, np.minimum(late_s, _A_DAY_S))
-        return late_s, np.where(stuck, _A_DAY_S, np.minimum(hold_s, _A_DAY_S))
+        hold_s = np.where(stuck, _A_DAY_S, np.minimum(hold_s, _A_DAY_S))
+        return late_s + self._overdue_s(behind, hold_s), hold_s
