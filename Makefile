@@ -26,7 +26,7 @@ java: $(READY)
 jars: java
 	@$(BIN)/python -m tidewise.kafka.jars
 
-demo: java ## a day of load on real Spark in four minutes, tuned while you look on (needs Java 17)
+demo: java ## a morning of load on real Spark in four minutes, tuned while you look on (needs Java 17)
 	@$(BIN)/tidewise demo
 
 test: jars lint ## lint, types, layers and all tests but the slow proofs

@@ -46,7 +46,7 @@ def _tuned(folder: Path, policy: str = "reactive", *, executors: float = 2.0, sl
     return a_run(
         folder / policy,
         policy=policy,
-        load="day",
+        load="morning",
         seconds=SECONDS,
         engine="spark",
         profile=None,
@@ -81,9 +81,9 @@ def test_the_summary_puts_the_run_beside_static_and_says_what_was_not_measured(t
         next(text for text in told.splitlines() if text.startswith(f" {name} ")).split()
         for name in ("static", "reactive")
     )
-    # A day of 1.9 cores and 4 GiB at the usual prices.
-    assert static == ["static", "2.30", "USD", "0", "%", "4", "–", "–", "–", "0"]  # noqa: RUF001 - the report's dash
-    assert reactive == ["reactive", "1.45", "USD", "37", "%", "2.0", "94.6", "%", "2.00", "s", "9.00", "s", "2"]
+    # Eight hours of 1.9 cores and 4 GiB at the usual prices.
+    assert static == ["static", "0.77", "USD", "0", "%", "4", "–", "–", "–", "0"]  # noqa: RUF001 - the report's dash
+    assert reactive == ["reactive", "0.48", "USD", "37", "%", "2.0", "94.6", "%", "2.00", "s", "9.00", "s", "2"]
     assert "its latency was not measured" in told
     assert "kept by reactive" in told
     assert "Proved: all of it." in told
@@ -106,24 +106,23 @@ def test_a_demo_that_was_stopped_is_not_whole(tmp_path: Path) -> None:
     assert not Demo(tuned=demo.tuned, static=None, static_cost=demo.static_cost, proof=(), wanted_s=SECONDS + 1).whole
 
 
-def test_the_day_has_a_night_two_peaks_and_a_burst() -> None:
+def test_the_morning_has_a_night_a_peak_and_a_burst() -> None:
     rates = demo_rates(SECONDS)
-    hour = SECONDS // 24
+    hour = SECONDS // 8
 
     def at(clock: float) -> float:
-        begin = int((clock - 4.0) % 24 * hour)
-        return float(rates[begin : begin + hour].mean())
+        begin = int((clock - 4.0) * hour)
+        return float(rates[begin : begin + hour // 2].mean())
 
-    assert at(20.0) > at(10.0) > 3 * at(3.0)
-    assert at(14.5) > 1.2 * at(12.9)
+    assert at(10.0) > at(11.5) > 3 * at(4.0)
+    assert at(10.0) > 1.2 * at(9.4)
     assert time_of_day(0.0, SECONDS) == "04:00"
-    assert time_of_day(160.0, SECONDS) == "20:00"
-    assert time_of_day(239.9, SECONDS) == "03:59"
+    assert time_of_day(120.0, SECONDS) == "08:00"
+    assert time_of_day(239.9, SECONDS) == "11:59"
 
 
-def test_without_control_groups_another_policy_decides() -> None:
-    assert demo_policy(cpu_is_measured=True).name == "reactive"
-    assert demo_policy(cpu_is_measured=False).name == "ds2"
+def test_the_policy_of_the_demo_is_ours() -> None:
+    assert demo_policy().name == "tidewise"
 
 
 def test_the_executors_and_the_driver_fit_two_cores() -> None:

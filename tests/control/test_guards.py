@@ -72,7 +72,7 @@ def test_a_harmless_change_passes_without_a_verdict() -> None:
         (facts(bars={config(6): Bar(until_s=1000.5, times=1)}), config(6), ("barred", "barred")),
         (
             facts(replace(OFF, cooldown_s={Mechanism.LIVE: 60.0}), last_change_finished_at_s=940.5),
-            config(6),
+            config(2),
             ("cooldown", "cooldown"),
         ),
         (facts(replace(OFF, blackouts=(DailyWindow(begin_s=900, end_s=1001),))), config(6), ("blackout", "blackout")),
@@ -89,6 +89,14 @@ def test_guards_of_policies_veto_policies_and_nobody_else(
     assert veto(propose(target, about)) == expected
     assert veto(propose(target, about, origin=Origin.OPERATOR)) is None
     assert veto(propose(target, about, origin=Origin.ROLLBACK)) is None
+
+
+def test_what_only_adds_to_the_job_without_a_gap_does_not_wait() -> None:
+    about = facts(
+        replace(OFF, cooldown_s={Mechanism.LIVE: 60.0, Mechanism.HANDOVER: 60.0}), last_change_finished_at_s=999.0
+    )
+    assert veto(propose(config(6), about)) is None
+    assert veto(propose(config(2), about)) == ("cooldown", "cooldown")
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_the_journal_holds_every_step(home: Path) -> None:
     journal.close()
     assert sum(isinstance(event, Reported) for event in events) == 360
     decided = [event for event in events if isinstance(event, Decided)]
-    assert len(decided) == 61  # at the start, and at the end of each minute
+    assert len(decided) == 241  # at the start, and every quarter of a minute
     assert all(event.decision.reason.sentence for event in decided)
     assert sum(isinstance(event, FaultInjected) for event in events) == 2
     requested = [event for event in events if isinstance(event, ChangeRequested)]

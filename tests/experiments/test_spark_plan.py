@@ -151,6 +151,7 @@ def test_the_shipped_plan_has_both_jobs_all_policies_and_four_failures_in_each_r
     assert [load.job for load in experiment.plan.loads] == ["ysb", "tsw"]
     assert [policy.policy for policy in experiment.plan.policies] == [
         "static",
+        "tidewise",
         "reactive",
         "ds2",
         "tidalscale",

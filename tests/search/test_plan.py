@@ -485,18 +485,19 @@ def test_what_was_never_seen_is_expected_soon_only_unless_it_is_likely() -> None
     assert np.exp(low.log_rates[-1]) == pytest.approx([100.0, 300.0, 300.0])
 
 
-def test_a_level_stays_the_more_the_less_the_forecast_widens() -> None:
-    def stays(last: float) -> float:
-        low = [100.0] * 31
-        high = [200.0] + [last] * 30
-        mid = [150.0] * 31
-        return float(
-            Horizon.of(forecast_of(low, mid, high, levels=(0.1, 0.5, 0.9)), tail_s=60.0, ceiling_per_s=1e9).turns[
-                1, 2, 2
-            ]
-        )
+def test_a_level_stays_the_more_the_earlier_the_forecast_widened() -> None:
+    def stays(first: float, later: float) -> float:
+        low, mid, high = [90.0] + [50.0] * 30, [100.0] * 31, [first] + [later] * 4 + [400.0] * 26
+        made = forecast_of(low, mid, high, levels=(0.1, 0.5, 0.9))
+        return float(Horizon.of(made, tail_s=60.0, ceiling_per_s=1e9).turns[4, 2, 2])
 
-    assert stays(200.0) > 0.95 > stays(400.0) > stays(3200.0)
+    assert stays(110.0, 390.0) > stays(110.0, 200.0) > stays(110.0, 120.0)
+
+
+def test_what_is_not_known_of_the_next_moment_is_noise_and_tells_nothing() -> None:
+    flat = forecast_of([100.0] * 31, [150.0] * 31, [200.0] * 31, levels=(0.1, 0.5, 0.9))
+    turns = Horizon.of(flat, tail_s=60.0, ceiling_per_s=1e9).turns
+    assert np.allclose(turns, Horizon.of(flat, tail_s=60.0, ceiling_per_s=1e9).chances)
 
 
 def test_a_move_says_what_it_costs_to_stay() -> None:

@@ -1,4 +1,4 @@
-"""The demo on real Spark as a user meets it: the set-up told, the day shown, the summary printed."""
+"""The demo on real Spark as a user meets it: the set-up told, the morning shown, the summary printed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def show_demo(home: Path, *, seconds: int, measure_static: bool, kafka: bool, re
             print_sentence(sentence, screen)
 
     frame = Frame(
-        title=f"A day in {format_duration(seconds)} on Spark",
+        title=f"A morning in {format_duration(seconds)} on Spark",
         promises=PROMISES,
         most_executors=SPACE.largest.executors,
         currency=prices.currency,
@@ -85,7 +85,7 @@ def print_summary(demo: Demo, screen: Console) -> None:
     static = None if demo.static is None else summarise(demo.static.record, demo.static.read_series(), None)
     tuned = summarise(demo.tuned.record, demo.tuned.read_series(), None)
     length = format_duration(round(tuned.record.duration_s))
-    what = f"A day in {length}" if demo.whole else f"A day that was stopped after {length}"
+    what = f"A morning in {length}" if demo.whole else f"A morning that was stopped after {length}"
     screen.print()
     screen.print(summary_table(demo, tuned, static, title=f"{what}, measured on Spark"))
     for sentence in summary_sentences(demo, tuned, static):
@@ -119,8 +119,8 @@ def _latencies(summary: Summary) -> tuple[str, str, str]:
 
 def summary_sentences(demo: Demo, tuned: Summary, static: Summary | None) -> list[str]:
     """What the table does not say by itself."""
-    told = "Cost: everything counted, driver and controller as well, at prices multiplied as the day is compressed"
-    said = [f"{told}: what such a day would cost."]
+    told = "Cost: everything counted, driver and controller as well, at prices multiplied as time is compressed"
+    said = [f"{told}: what such a morning would cost."]
     if static is None:
         said.append(
             "static: the largest configuration for the same time. Its cost is exact; its latency was not measured "

@@ -110,7 +110,7 @@ def whatif(
 
     For example:
 
-    tidewise whatif runs/demo/day-reactive-1
+    tidewise whatif runs/demo/morning-tidewise-1
 
     tidewise whatif runs/mine --policy ds2:target_utilisation=0.7 --policy static:executors=3
 
@@ -243,6 +243,8 @@ def _document(answer: WhatIf, to: Path | None) -> dict[str, object]:
         "policies": [asdict(outcome) for outcome in answer.outcomes],
         "trust": explained.second_half.trust.value,
         "second_half": _misfit(explained.second_half),
+        "calm": _misfit(explained.calm),
+        "foretold": _misfit(explained.foretold),
         "whole": _misfit(explained.whole),
         "parameters": [
             {

@@ -243,7 +243,10 @@ class BarredGuard:
 
 @dataclass(frozen=True, slots=True)
 class CooldownGuard:
-    """Some time to see what the last change did, by the mechanism that the next one would use."""
+    """Some time to see what the last change did, by the mechanism that the next one would use.
+
+    What only adds to the job, without a gap, need not wait: a load that keeps rising must not be watched.
+    """
 
     name: ClassVar[str] = "cooldown"
     binds: ClassVar[frozenset[Origin]] = POLICY_ONLY
@@ -252,9 +255,11 @@ class CooldownGuard:
         waits, finished_at_s = facts.settings.cooldown_s, facts.last_change_finished_at_s
         if not waits or finished_at_s is None:
             return None
-        mechanism = facts.space.change(proposal.source, proposal.target, proposal.mechanism).mechanism
+        change = facts.space.change(proposal.source, proposal.target, proposal.mechanism)
+        mechanism = change.mechanism
         wait_s, since_s = waits.get(mechanism, 0.0), facts.now_s - finished_at_s
-        if since_s >= wait_s:
+        only_adds = change.gap_s == 0.0 and not proposal.target.takes_less_than(proposal.source)
+        if since_s >= wait_s or only_adds:
             return None
         sentence = (
             f"The last change ended {format_duration(max(0.0, since_s))} ago, and a change by {mechanism} waits "

@@ -262,6 +262,7 @@ class Loop:
             requested=self.state.requested,
             last_change_finished_at_s=self.state.last_change_finished_at_s,
             last_change_mechanism=self.state.last_change_mechanism,
+            joins_after_s=self.state.joins_after_s,
             failed_targets=self.state.failed_targets(now_s),
             forecast=None,
             profiles=tuple(self.state.profiles),

@@ -92,6 +92,8 @@ class State:
     last_decided_at_s: float | None = None
     """When the policy last decided."""
     last_change_finished_at_s: float | None = None
+    joins_after_s: float | None = None
+    """How long executors lately took to join the running job; the last one counts half."""
     bars: dict[Configuration, Bar] = field(default_factory=dict)
     _appliers: dict[type[JournalEvent], Callable[[Any], None]] = field(init=False, repr=False, compare=False)
 
@@ -263,6 +265,7 @@ class State:
         finished_at_s = min(outcome.finished_at_s, event.at_s)
         self.last_change_finished_at_s = finished_at_s
         if applied:
+            self._learn_how_long_it_took(self.change.request, finished_at_s)
             self._begin_probation(self.change, finished_at_s, gap_s=outcome.gap_s)
         # The engine's word on how a change ended goes before any report that it has sent until then.
         told_s = finished_at_s if self.observed_at_s is None else max(finished_at_s, self.observed_at_s)
@@ -292,6 +295,12 @@ class State:
             # Where something outside undoes it, it is brought about again, but not at every report.
             wait_s = self.settings.back_off_after_s(1)
             self.override = replace(self.override, attempts=0, next_attempt_at_s=at_s + wait_s)
+
+    def _learn_how_long_it_took(self, request: ChangeRequest, finished_at_s: float) -> None:
+        if request.mechanism is not Mechanism.LIVE or request.target.takes_less_than(request.source):
+            return
+        took_s = max(0.0, finished_at_s - request.requested_at_s)
+        self.joins_after_s = took_s if self.joins_after_s is None else 0.5 * (self.joins_after_s + took_s)
 
     def _change_expired(self, event: ChangeExpired) -> None:
         if self._step(event.request_id, Step.EXPIRE):

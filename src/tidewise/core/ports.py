@@ -143,6 +143,8 @@ class Situation:
     """How the last change was made; None before the first."""
     profile_on: ProfileRequest | None = None
     """The profile that is on; another would be refused."""
+    joins_after_s: float | None = None
+    """How long executors lately took to join the running job; None before any did."""
     failed_targets: tuple[Configuration, ...] = ()
     """Targets that the policy asked for and the engine did not reach lately; asking again would be refused."""
 

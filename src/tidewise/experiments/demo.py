@@ -1,4 +1,4 @@
-"""The demo on real Spark: a day of load in a few minutes, on a cluster of this machine, tuned while one looks on."""
+"""The demo on real Spark: a morning of load in a few minutes, on a cluster of this machine, tuned meanwhile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 
 from tidewise.control import GuardSettings, LoopSettings
 from tidewise.core import (
-    Configuration,
     ConfigurationSpace,
     Mechanism,
     Meter,
@@ -25,18 +24,19 @@ from tidewise.core.checks import require
 from tidewise.engines.spark.audit import audit
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import COSTS
-from tidewise.experiments.comparison import BASELINE_POLICY, run_name
+from tidewise.experiments.comparison import run_name
 from tidewise.experiments.compressed import compressed_prices
 from tidewise.experiments.live import LiveSetting, Observer
 from tidewise.experiments.record import Run
 from tidewise.experiments.spark_run import JobProgram, SparkRun, stop
 from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.jars import resolve, spark_connector
-from tidewise.policies import Ds2, Reactive, Static
+from tidewise.policies import Static, Tidewise
 from tidewise.workload import Daily, Rates, Steps, Sum
 
-LOAD = "day"
-DAY_S = 86_400.0
+LOAD = "morning"
+HOURS = 8.0
+"""How long the morning is that the demo shows."""
 SHORTEST_S = 30
 """No demo is shorter: nothing could be tuned."""
 BEGINS_AT_HOUR = 4.0
@@ -62,10 +62,10 @@ _PROGRAM = JobProgram(
     driver_memory_mib=1024,
 )
 _MEAN_PER_S = 2000.0
-_BURST_PER_S = 1500.0
-_BURST_HOURS = (14.0, 15.5)
+_BURST_PER_S = 700.0
+_BURST_HOURS = (10.0, 10.7)
 _WARM_SHARE = 0.1
-"""How long the job runs before the day begins, as a share of that: a JVM that has just started is slow."""
+"""How long the job runs before the morning begins, as a share of that: a JVM that has just started is slow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class Demo:
 
     tuned: Run
     static: Run | None
-    """The same day on the largest configuration; None: that was not measured."""
+    """The same morning on the largest configuration; None: that was not measured."""
     static_cost: float
     """What the largest configuration costs for as long as the tuned run was metered."""
     proof: tuple[str, ...]
@@ -89,11 +89,11 @@ class Demo:
 
 
 def demo_rates(seconds: int) -> Rates:
-    """Records per second of a day from four in the morning: two peaks, and a burst after lunch that nobody expected."""
+    """Records per second from four in the morning to noon: a night, a peak, and a burst that nobody expected."""
     begin, end = (_second_of(hour, seconds) for hour in _BURST_HOURS)
     daily = Daily(
         mean_per_s=_MEAN_PER_S,
-        day_s=float(seconds),
+        day_s=24.0 / HOURS * seconds,
         night_share=0.12,
         start_hour=BEGINS_AT_HOUR,
         day_spread=0.0,
@@ -104,45 +104,23 @@ def demo_rates(seconds: int) -> Rates:
 
 
 def _second_of(hour: float, seconds: int) -> float:
-    return seconds * (hour - BEGINS_AT_HOUR) / 24.0
+    return seconds * (hour - BEGINS_AT_HOUR) / HOURS
 
 
 def time_of_day(now_s: float, seconds: int) -> str:
-    """The hour and minute of the day that is shown, after so many seconds of the run."""
-    minutes = int((BEGINS_AT_HOUR + 24.0 * now_s / seconds) * 60) % (24 * 60)
+    """The hour and minute of the morning that is shown, after so many seconds of the run."""
+    minutes = int((BEGINS_AT_HOUR + HOURS * now_s / seconds) * 60)
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
 def demo_prices(seconds: int) -> Prices:
-    """Usual prices, multiplied as time is compressed: the run costs what the day that it shows would cost."""
-    return compressed_prices(Prices(), DAY_S / seconds)
+    """Usual prices, multiplied as time is compressed: the run costs what the morning that it shows would cost."""
+    return compressed_prices(Prices(), HOURS * 3600.0 / seconds)
 
 
-def demo_policy(*, cpu_is_measured: bool) -> Policy:
-    """A policy with times fit for a day of minutes: by CPU, or where nobody measures that, by how busy the job is."""
-    if cpu_is_measured:
-        return Reactive(
-            target_cpu=0.7,
-            metric_window_s=5.0,
-            sync_period_s=5.0,
-            scale_down_stabilisation_s=20.0,
-            scale_up_period_s=5.0,
-            scale_down_max_percent=None,
-            scale_down_max_executors=1,
-            scale_down_period_s=5.0,
-        )
-    return Ds2(
-        target_utilisation=0.4,
-        utilisation_boundary=0.1,
-        metric_window_s=10.0,
-        stabilisation_s=5.0,
-        catch_up_s=15.0,
-        restart_s=0.0,
-        scale_down_interval_s=10.0,
-        max_scale_down_share=0.5,
-        evaluation_period_s=5.0,
-        ineffective_memory_s=30.0,
-    )
+def demo_policy() -> Policy:
+    """Tidewise's own, with times fit for a morning of minutes."""
+    return Tidewise(settle_s=10.0, sample_s=10.0, tail_s=60.0, memory_s=120.0, unseen_s=REPORT_EVERY_S)
 
 
 def static_usage(metered_s: float) -> Usage:
@@ -170,10 +148,10 @@ def run_demo(
     say: Callable[[str], None],
     watch: Callable[[], AbstractContextManager[Observer]],
 ) -> Demo:
-    """Start a cluster (and a broker), run the day on it and stop everything again, whatever happens.
+    """Start a cluster (and a broker), run the morning on it and stop everything again, whatever happens.
 
-    `say` is told each step of the set-up; whoever watches is told each second of a day. Ctrl-C ends the
-    day early: what was measured until then is in the runs.
+    `say` is told each step of the set-up; whoever watches is told each second of a morning. Ctrl-C ends
+    the morning early: what was measured until then is in the runs.
     """
     require(seconds >= SHORTEST_S, f"a demo lasts at least {SHORTEST_S} s, not {seconds} s")
     with ExitStack() as stack:
@@ -186,11 +164,11 @@ def run_demo(
         cluster = LocalCluster.up(home / "cluster", workers=1, slots_per_worker=SPACE.largest.total_slots)
         stack.callback(stop, cluster)
         say(cluster.cpu_reason or "Each executor is limited to its share of the CPU by a control group.")
-        tuned = _day(
+        tuned = _morning(
             home,
             cluster=cluster,
             broker=broker,
-            policy=demo_policy(cpu_is_measured=cluster.cpu_limits is not None),
+            policy=demo_policy(),
             seconds=seconds,
             created=created,
         )
@@ -198,10 +176,10 @@ def run_demo(
         run, told = measured.run, measured.told
         static = None
         if measure_static and run.record.complete and run.record.duration_s >= seconds:
-            say("The same day again, on the largest configuration.")
+            say("The same morning again, on the largest configuration.")
             policy = Static(executors=SPACE.largest.executors)
-            day = _day(home, cluster=cluster, broker=broker, policy=policy, seconds=seconds, created=created)
-            again = day.run(say, watch)
+            morning = _morning(home, cluster=cluster, broker=broker, policy=policy, seconds=seconds, created=created)
+            again = morning.run(say, watch)
             static, told = again.run, told + again.told
     prices = demo_prices(seconds)
     static_cost = cost_of(static_usage(driver_s(run.record.meter)), prices)
@@ -216,10 +194,10 @@ def run_demo(
     )
 
 
-def _day(
+def _morning(
     home: Path, *, cluster: LocalCluster, broker: LocalBroker | None, policy: Policy, seconds: int, created: str
 ) -> SparkRun:
-    """One day under one policy."""
+    """One morning under one policy."""
     rates = demo_rates(seconds)
     return SparkRun(
         folder=home / f"job-{policy.name}",
@@ -232,7 +210,7 @@ def _day(
             label=policy.name,
             policy=policy,
             space=SPACE,
-            start=_start(policy),
+            start=SPACE.largest,
             promises=PROMISES,
             prices=demo_prices(seconds),
             created=created,
@@ -250,13 +228,9 @@ def _day(
             guard_settings=GuardSettings(cooldown_s={Mechanism.LIVE: 12.0}),
             duration_s=float(seconds),
             versions={"pyspark": version("pyspark"), "load": hashlib.sha256(rates.tobytes()).hexdigest()[:12]},
-            plan={"name": "demo", "day": f"{seconds}s"},
+            plan={"name": "demo", "morning": f"{seconds}s"},
         ),
         rates_per_s=rates,
         warm_up_s=_WARM_SHARE * seconds,
         report_every_s=REPORT_EVERY_S,
     )
-
-
-def _start(policy: Policy) -> Configuration:
-    return SPACE.largest if policy.name == BASELINE_POLICY else SPACE.smallest

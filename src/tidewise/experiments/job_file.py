@@ -39,7 +39,7 @@ from tidewise.experiments.plan import (
 )
 from tidewise.experiments.plan_checks import check_policy, refuse_hindsight
 from tidewise.experiments.toml_file import Memory, Table, TomlFile
-from tidewise.policies import make_policy
+from tidewise.policies import Tidewise, make_policy
 
 LOCAL = "local"
 NOT_OURS = "CPU is not limited on a cluster that is not Tidewise's own"
@@ -109,7 +109,7 @@ class JobTable(Table):
     promises: PromisesTable
     prices: PricesTable = PricesTable()
     control: ControlTable = ControlTable()
-    policy: PolicyTable
+    policy: PolicyTable = PolicyTable(policy=Tidewise.name)
 
 
 class JobFile:

@@ -155,13 +155,13 @@ class ControlTable(Table):
     """How often the job reports, how often a policy decides, and what the loop does on its own."""
 
     report_every: Duration = 10.0
-    decide_every: Duration = 60.0
+    decide_every: Duration = 15.0
     roll_back: bool = True
     """Whether the loop takes back a change that breaks a promise; earlier systems did not."""
     forecast_horizon: Duration = 3600.0
     """How far policies are told the load to come."""
     forecast_step: Duration = 60.0
-    forecast_every: Duration = 0.0
+    forecast_every: Duration = 60.0
     """How old a forecast may be before another is made; 0s: one for each decision."""
     probation: Duration = 300.0
     """How long after its end a change is watched."""

@@ -236,7 +236,12 @@ class Tidewise:
         rate = _in_steps(rate, _RATE_STEP)
         slower = _in_steps(self._surprise.slower(self._model), _SLOWER_STEP)
         known = self._known
-        if known is not None and known.still_holds(self._learnt(), situation, rate, slower):
+        changes = self._changes(situation)
+        if (
+            known is not None
+            and known.ways.changes == changes
+            and known.still_holds(self._learnt(), situation, rate, slower)
+        ):
             return known
         if self._candidates is None or self._candidates[0] != situation.space:
             self._candidates = situation.space, Candidates.of(situation.space)
@@ -244,7 +249,6 @@ class Tidewise:
             self._model, self._candidates[1], prices=situation.prices, rate_per_s=rate, running=situation.intended
         )
         few = few.only(np.flatnonzero(self._to_be_had(few, situation)))
-        changes = self._changes(situation)
         live = next((change for change in changes if change.mechanism is Mechanism.LIVE), None)
         made = odds(
             self._model,
@@ -297,10 +301,17 @@ class Tidewise:
         return had
 
     def _changes(self, situation: Situation) -> tuple[ChangeCost, ...]:
+        """The ways that may be used; executors take as long to join as they took lately."""
         offered = situation.space.changes
-        if self.mechanism is None:
-            return offered
-        return tuple(change for change in offered if change.mechanism is self.mechanism) or offered
+        if self.mechanism is not None:
+            offered = tuple(change for change in offered if change.mechanism is self.mechanism) or offered
+        took_s = situation.joins_after_s or 0.0
+        return tuple(
+            replace(change, preparation_s=max(change.preparation_s, took_s))
+            if change.mechanism is Mechanism.LIVE
+            else change
+            for change in offered
+        )
 
     def _enough_per_hour(self, known: _Known) -> float:
         """The cheapest configuration that is enough for the most that has arrived in a day."""

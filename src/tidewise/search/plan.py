@@ -16,8 +16,8 @@ from tidewise.search.odds import Odds
 
 _STEPS_S = (30.0, 30.0, 60.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 420.0)
 """How the next half an hour is cut, finely where something can be done about it soon; beyond it models only guess."""
-_EARLY_S = 600.0
-"""Until then nothing is too high to be expected."""
+_EARLY_S, _EARLY_MORE = 600.0, 2.0
+"""Until then so many times as much is expected as later on."""
 _FULLEST = 0.97
 """A job fuller than this does not catch up."""
 _FOR_EVER_S = 3600.0
@@ -31,9 +31,6 @@ _NARROWEST, _SUREST = 1e-3, 0.999
 _LEAST_FAILURES_PER_S = 1.0 / 3600.0
 _FULL = 10.0
 """From a chance of one in so many on, running out of memory costs as much as being late all the time."""
-_RECOVERY_SPREAD = 0.2
-"""To how much of its logarithm the length of a recovery that is on is known."""
-_LEAST_HOLD_S = 1.0
 _WORST = 10.0
 """What a second can cost at most, in late seconds."""
 
@@ -56,10 +53,10 @@ class Horizon:
     def of(cls, forecast: Forecast, *, tail_s: float, ceiling_per_s: float) -> Horizon:
         """The quantiles of a forecast as levels, for half an hour; what is expected then goes on for `tail_s`.
 
-        Further ahead than ten minutes no level is above the ceiling, unless the median is: what was never seen is
-        prepared for when it comes.
+        No level is above the ceiling, or within ten minutes above twice of it, unless the median is: what was never
+        seen is prepared for when it comes.
 
-        How wide the forecast is tells how much of a level stays: as in a walk whose steps are independent, what is not
+        How the forecast widens tells how much of a level stays: as in a walk whose steps are independent, what is not
         known at the end of a step is what was not known at its beginning, and some more.
         """
         paths = np.maximum(np.asarray(forecast.paths_per_s, dtype=np.float64), _LEAST_RATE)
@@ -72,8 +69,8 @@ class Horizon:
             first = int(begin_s // forecast.step_s)
             last = max(first + 1, int(np.ceil(end_s / forecast.step_s)))
             rates[step] = paths[:, first:last].max(axis=1)
-            if begin_s >= _EARLY_S:
-                rates[step] = np.minimum(rates[step], max(ceiling_per_s, rates[step, middle]))
+            ceiling = ceiling_per_s if begin_s >= _EARLY_S else _EARLY_MORE * ceiling_per_s
+            rates[step] = np.minimum(rates[step], max(ceiling, rates[step, middle]))
         lengths = np.append(ends - starts, tail_s)
         rates = np.vstack((rates, rates[-1]))
         levels = np.asarray(forecast.levels)
@@ -89,9 +86,13 @@ class Horizon:
 
 def _turns(log_rates: Floats, levels: Floats, borders: Floats) -> Floats:
     """Levels x levels for each step but the last."""
-    spreads = np.maximum(log_rates[:, -1] - log_rates[:, 0], _NARROWEST)
-    # A forecast that narrows is one whose levels come back to the middle: nothing of that is known beforehand.
-    kept = np.minimum(spreads[:-1] / np.maximum.accumulate(spreads)[1:], _SUREST)[:, np.newaxis, np.newaxis]
+    variances = np.maximum(log_rates[:, -1] - log_rates[:, 0], _NARROWEST) ** 2
+    # What is not known of the very next moment, although the load is known now, is noise: it tells nothing of what
+    # comes after it. A forecast that narrows is one whose levels come back to the middle: that, too, is not known yet.
+    noise = variances[0]
+    drift = np.maximum.accumulate(variances) - noise
+    kept = drift[:-1] / np.sqrt((drift[:-1] + noise) * (drift[1:] + noise))
+    kept = np.minimum(kept, _SUREST)[:, np.newaxis, np.newaxis]
     places, edges = ndtri(levels), ndtri(borders)
     below = ndtr((edges - kept * places[:, np.newaxis]) / np.sqrt(1.0 - kept**2))
     return np.asarray(np.diff(below, axis=2), dtype=np.float64)
@@ -266,9 +267,12 @@ class Planner:
             drained_s=float(hold_s[row] @ chances) if behind.is_behind else 0.0,
         )
         asked = keep_cost
+        recovers = self._recovers_in_time(behind, move.drained_s)
         for way, change in enumerate(self._ways.changes):
             if behind.down_s > 0.0 and change.gap_s > 0.0:
                 continue  # a job that is down cannot be moved, only be given executors for when it comes back
+            if recovers and change.gap_s > 0.0:
+                continue  # stopped again, it would perhaps not
             late_s, hold_s = self._behind_s(behind, gap_s=self._gaps_s[way], lag_s=change.preparation_s)
             itself = self._change_cost(way, self._late_by_gap_s(way, 0)) @ chances
             lag_cost = change.preparation_s * (self._per_s[row, 0] - self._per_s[:, 0])
@@ -290,13 +294,10 @@ class Planner:
                 )
         return move
 
-    def _overdue_s(self, behind: Behind, hold_s: Floats) -> Floats:
-        """Rows x levels: what it costs, in late seconds, if a recovery that is on takes longer than was promised."""
+    def _recovers_in_time(self, behind: Behind, drained_s: float) -> bool:
+        """Whether the job gets over a failure within the promised time if it is left alone."""
         limit_s = self._terms.recovery_limit_s
-        if limit_s is None or behind.failed_s is None:
-            return np.zeros_like(hold_s)
-        ends = np.log((behind.failed_s + behind.down_s + np.maximum(hold_s, _LEAST_HOLD_S)) / limit_s)
-        return np.asarray(self._terms.unrecovered_s * ndtr(ends / _RECOVERY_SPREAD), dtype=np.float64)
+        return limit_s is not None and behind.failed_s is not None and behind.failed_s + drained_s <= limit_s
 
     def _held(self, late_s: Floats, hold_s: Floats) -> Floats:
         """Rows x levels: held until what is behind has gone, and then as is best."""
@@ -339,5 +340,4 @@ class Planner:
             return np.minimum(late_s, _FOR_EVER_S), np.minimum(hold_s, _FOR_EVER_S)
         stuck = (rate >= _FULLEST * capacity) & (delay_s > 0.0)
         late_s = np.where(stuck, _A_DAY_S, np.minimum(late_s, _A_DAY_S))
-        hold_s = np.where(stuck, _A_DAY_S, np.minimum(hold_s, _A_DAY_S))
-        return late_s + self._overdue_s(behind, hold_s), hold_s
+        return late_s, np.where(stuck, _A_DAY_S, np.minimum(hold_s, _A_DAY_S))
