@@ -30,7 +30,7 @@ demo: java ## a morning of load on real Spark in four minutes, tuned while you l
 	@$(BIN)/tidewise demo
 
 test: jars lint ## lint, types, layers and all tests but the slow proofs
-	@$(BIN)/pytest -n 2 --dist loadgroup -m "not soak"
+	@$(BIN)/pytest -n 3 --dist loadgroup -m "not soak"
 
 lint: $(READY) ## style, types and the layers of the house
 	@$(BIN)/ruff check --quiet .

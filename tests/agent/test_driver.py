@@ -13,7 +13,7 @@ from tidewise.engines.spark.switchboard import Switchboard
 from tidewise.host.processes import wait_until
 from tidewise_agent.lease import Lease
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("jobs")
 
 MOVE = {"within_s": 30.0, "hold_s": 60.0}
 

@@ -149,7 +149,7 @@ def test_a_comma_would_cut_the_path_in_two(spark_home: Path, tmp_path: Path, bui
     assert "spark.plugins" not in conf
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("jobs")
 def test_it_is_built_by_what_comes_with_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(find_java().home))
     conf = Conf({"spark.master": "spark://h:1"})

@@ -17,7 +17,7 @@ from tidewise.core import BadInputError
 from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.client import quiet_settings
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("jobs")
 
 
 @pytest.fixture

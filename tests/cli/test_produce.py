@@ -20,7 +20,7 @@ from tidewise.jobs.schedule import Schedule
 from tidewise.kafka.broker import LocalBroker
 
 __all__ = ["broker"]
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("jobs")
 
 Tidewise = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -29,7 +29,7 @@ from tidewise.kafka.sending import SendProgress
 from tidewise.workload import Constant
 
 __all__ = ["broker"]
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("jobs")
 
 BEGAN_S = 1_800_000_000.0
 

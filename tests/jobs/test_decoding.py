@@ -15,7 +15,7 @@ from tests.jobs.running import write_in_order
 from tidewise.jobs.decoding import TOO_LARGE_BYTES, dead_letters, decoded
 from tidewise.jobs.records.kinds import KINDS
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("jobs")
 
 KIND = KINDS["tsw"]
 GOOD = {"ordinal": 1, "event_time": 1_700_000_000_000, "car": 3, "speed": 50, "distance": 12.5}

@@ -14,7 +14,7 @@ from tidewise.jobs.records.kinds import KINDS
 from tidewise.jobs.schedule import Schedule
 from tidewise.kafka.jars import resolve, spark_connector
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("jobs")
 
 KIND = KINDS["tsw"]
 NOT_AVRO = "malformed: not Avro of a tsw record"

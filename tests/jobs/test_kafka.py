@@ -35,7 +35,7 @@ from tidewise.kafka.jars import resolve, spark_connector
 
 __all__ = ["broker"]
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("jobs")
 
 SCHEDULE = Schedule(began_unix_s=1_700_000_003.0, rates_per_s=(100.0,) * 40, after="stop")
 TOTAL = 4000

@@ -25,7 +25,7 @@ from tidewise.jobs.records.clicks import ADS_PER_CAMPAIGN, records
 from tidewise.jobs.records.kinds import KINDS
 from tidewise.jobs.schedule import Schedule, write_schedule
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("jobs")
 
 PAST = Schedule(began_unix_s=1_700_000_000.0, rates_per_s=(1000.0,) * 30 + (0.0,) * 30 + (500.0,) * 20, after="stop")
 TOTAL = 40_000

@@ -20,7 +20,7 @@ from tidewise.jobs.records.kinds import Disorder
 from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise.jobs.tsw import KIND, SPAN_MS, Car, Fired, Waiting, main, top_speeds
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("jobs")
 
 PAST = Schedule(began_unix_s=1_700_000_003.0, rates_per_s=(400.0,) * 30 + (0.0,) * 40 + (200.0,) * 20, after="stop")
 TOTAL = 16_000

@@ -19,7 +19,7 @@ from tidewise.jobs.records.ysb import campaigns
 from tidewise.jobs.schedule import Schedule, write_schedule
 from tidewise.jobs.ysb import KIND, ads_of, views_per_campaign
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("jobs")
 
 PAST = Schedule(began_unix_s=1_700_000_003.0, rates_per_s=(1000.0,) * 25 + (0.0,) * 30 + (500.0,) * 10, after="stop")
 TOTAL = 30_000

@@ -19,7 +19,7 @@ from tidewise.kafka import jars, topics
 from tidewise.kafka.broker import STATE_FILE, BrokerState, LocalBroker
 from tidewise.kafka.client import quiet_settings
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("jobs")
 LONG_S = 60.0
 
 

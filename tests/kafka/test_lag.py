@@ -15,7 +15,7 @@ from tidewise.kafka import topics
 from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.lag import Lag, PartitionLag, lag
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("jobs")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tidewise.experiments.backtest import BacktestSettings, backtest
 from tidewise.pipeline import sweep
 from tidewise.pipeline.context import cause, spark_context
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("jobs")
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,9 @@ from tidewise.core import (
     Keep,
     Mechanism,
     Observation,
+    Profile,
+    ProfileMeasurement,
+    ProfileOutcome,
     Promises,
     Reconfigure,
     Situation,
@@ -519,3 +522,24 @@ def test_a_job_that_is_overloaded_with_all_there_is_keeps_all() -> None:
 def test_settings_without_meaning_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(InvalidValueError):
         Tidewise(**settings)  # type: ignore[arg-type]  # settings by name
+
+
+def test_without_being_allowed_to_it_never_asks_for_a_profile_and_what_one_told_is_learnt() -> None:
+    policy = Tidewise()
+    for observation in steady(4):
+        policy.learn(observation)
+    other = Configuration(executors=2, cores_per_executor=2.0)
+    measured = ProfileMeasurement(
+        configuration=other,
+        input_rate_per_s=2000.0,
+        processed_rate_per_s=2000.0,
+        latency_p50_s=1.0,
+        latency_p95_s=1.5,
+        busy_share=0.5,
+    )
+    outcome = ProfileOutcome(request_id="r-1", finished_at_s=500.0, measurements=(measured,))
+    windows = policy._model.capacity.windows
+    decision = policy.decide(replace(situation_of(steady(4)), profiles=(outcome,)))
+    assert not isinstance(decision, Profile)
+    assert policy._model.capacity.windows == windows + 1
+    assert (1, 2.0) in policy._proven

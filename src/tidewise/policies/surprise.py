@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from tidewise.core import MEDIAN, Forecast, JobStatus, Observation
-from tidewise.qos import Candidates, JobModel
+from tidewise.core import MEDIAN, Configuration, Forecast, JobStatus, Observation
 
 _RECENT_S = 30.0
 _BELIEVED = 0.15
@@ -96,18 +93,22 @@ class Surprise:
                 paths = [tuple(max(rate, rate_per_s) for rate in path) for path in paths]
         return replace(forecast, made_at_s=now_s, paths_per_s=tuple(paths))
 
-    def slower(self, model: JobModel) -> float:
-        """What is left of the capacity that the model knows; 1 where the reports do not contradict it."""
+    def slower(self, known: Callable[[Configuration, float], tuple[float, float]]) -> float:
+        """What is left of the capacity that is known; 1 where the reports do not contradict it.
+
+        `known`: mean and spread of the logarithm of a configuration's capacity, at a rate.
+        """
         lasted_s = sum(each.window_s for each in self._calm)
         busy_s = sum((each.busy_share or 0.0) * each.window_s for each in self._calm)
         done = sum(each.processed_rate_per_s * each.window_s for each in self._calm)
         if lasted_s < self._settle_s or busy_s < _IDLE * lasted_s or done <= 0.0:
             return 1.0
-        ran = list(dict.fromkeys(each.configuration for each in self._calm))
-        known = model.capacity_at(Candidates.listing(ran), self._calm[-1].input_rate_per_s)
-        per_s = dict(zip(ran, np.exp(known.log_mean).tolist(), strict=True))
-        possible = sum((each.busy_share or 0.0) * each.window_s * per_s[each.configuration] for each in self._calm)
+        rate = self._calm[-1].input_rate_per_s
+        ran = {each.configuration: known(each.configuration, rate) for each in self._calm}
+        possible = sum(
+            (each.busy_share or 0.0) * each.window_s * math.exp(ran[each.configuration][0]) for each in self._calm
+        )
         off = math.log(done / possible)
-        if abs(off) < _BELIEVED + float(known.log_sd.max()):
+        if abs(off) < _BELIEVED + max(log_sd for _, log_sd in ran.values()):
             return 1.0
         return math.exp(max(-_LARGEST, min(_LARGEST, off)))

@@ -20,11 +20,13 @@ from tidewise.core import (
     Keep,
     Mechanism,
     Observation,
+    Profile,
     Situation,
     format_duration,
 )
 from tidewise.core.checks import require_finite, require_text
 from tidewise.observe import RecoveryWatch
+from tidewise.policies.curiosity import Curiosity, kind_of
 from tidewise.policies.late_budget import LateBudget
 from tidewise.policies.patience import Patience
 from tidewise.policies.replies import change_is_on, keep, move
@@ -104,11 +106,14 @@ class Tidewise:
     """The forecast is made of means over this time; less on a compressed day, but no less than a report."""
     mechanism: Mechanism | None = None
     """The only way to change the job; none: any that the engine offers."""
+    profiles: bool = False
+    """Whether copies of the job may be measured beside it, where that is expected to save more than it costs."""
 
     _model: JobModel = field(init=False, repr=False, compare=False)
     _trouble: Trouble = field(init=False, repr=False, compare=False)
     _surprise: Surprise = field(init=False, repr=False, compare=False)
     _patience: Patience = field(init=False, repr=False, compare=False)
+    _curiosity: Curiosity = field(init=False, repr=False, compare=False)
     _late: LateBudget = field(init=False, repr=False, compare=False)
     _watch: RecoveryWatch = field(init=False, repr=False, compare=False, default_factory=RecoveryWatch)
     _proven: set[tuple[float, float]] = field(init=False, repr=False, compare=False, default_factory=set)
@@ -117,6 +122,9 @@ class Tidewise:
     _first: Configuration | None = field(init=False, repr=False, compare=False, default=None)
     _candidates: tuple[ConfigurationSpace, Candidates] | None = field(
         init=False, repr=False, compare=False, default=None
+    )
+    _capacities: tuple[tuple[int, int], dict[Configuration, tuple[float, float]]] = field(
+        init=False, repr=False, compare=False, default_factory=lambda: ((-1, -1), {})
     )
     _known: _Known | None = field(init=False, repr=False, compare=False, default=None)
 
@@ -141,6 +149,7 @@ class Tidewise:
         self._trouble = Trouble(usual_down_s=_USUAL_DOWNTIME.median, failures_per_day=self.failures_per_day)
         self._surprise = Surprise(settle_s=self.settle_s)
         self._patience = Patience(settle_s=self.settle_s)
+        self._curiosity = Curiosity(settle_s=self.settle_s, horizon_s=self.tail_s)
 
     @property
     def history_s(self) -> float:
@@ -155,7 +164,7 @@ class Tidewise:
         if self._first is None:
             self._first = observation.configuration
         if observation.status is JobStatus.RUNNING:
-            self._proven.add(_executor(observation.configuration))
+            self._proven.add(kind_of(observation.configuration))
             if self._largest is None or self._largest.total_cores < observation.configuration.total_cores:
                 self._largest = observation.configuration
         for ended in self._watch.learn(observation):
@@ -177,6 +186,7 @@ class Tidewise:
             return keep("job-not-running", "The job is changing; nothing more is changed until it runs.")
         if self._model.capacity.windows == 0:
             return keep("learning", "What the job can process is not known yet; that takes two minutes of steady work.")
+        self._listen(situation)
         horizon, rate = self._horizon(situation)
         known = self._knowledge(situation, rate)
         resting = self._resting(situation, known, horizon)
@@ -185,9 +195,9 @@ class Tidewise:
         gaps_s = [change.gap_s for change in known.ways.changes]
         planner = Planner(known.odds, horizon, known.ways, gaps_s, self._terms(situation, known))
         best = planner.best(self._behind(situation, known, rate))
-        waiting = self._better_wait(situation, known, best)
-        if waiting is not None:
-            return waiting
+        instead = self._better_wait(situation, known, best) or self._profile(situation, known, best)
+        if instead is not None:
+            return instead
         return self._reply(situation, known, best, self._expectations(situation, known, horizon, rate))
 
     def _resting(self, situation: Situation, known: _Known, horizon: Horizon) -> Keep | None:
@@ -228,13 +238,28 @@ class Tidewise:
             )
         return None
 
+    def _listen(self, situation: Situation) -> None:
+        """Learn what copies have told."""
+        for measured in self._curiosity.news(situation):
+            self._model.learn_profile(measured)
+            self._proven.add(kind_of(measured.configuration))
+
+    def _profile(self, situation: Situation, known: _Known, best: Move) -> Profile | None:
+        """A profile that pays, for a job with nothing better to do."""
+        calm = best.mechanism is None and best.drained_s == 0.0 and situation.latest.status is JobStatus.RUNNING
+        if not (self.profiles and calm):
+            return None
+        return self._curiosity.wants(
+            situation, self._model, known.odds.candidates, rate_per_s=known.rate_per_s, proven=self._proven
+        )
+
     # What is known.
 
     def _knowledge(self, situation: Situation, rate: float) -> _Known:
         """The short list and its odds, made anew where something was learnt or the load has moved."""
         # In steps, so that what is reckoned does not depend on when it was reckoned before.
         rate = _in_steps(rate, _RATE_STEP)
-        slower = _in_steps(self._surprise.slower(self._model), _SLOWER_STEP)
+        slower = _in_steps(self._surprise.slower(self._capacity_of), _SLOWER_STEP)
         known = self._known
         changes = self._changes(situation)
         if (
@@ -273,6 +298,17 @@ class Tidewise:
             learnt=self._learnt(),
         )
         return self._known
+
+    def _capacity_of(self, configuration: Configuration, rate_per_s: float) -> tuple[float, float]:
+        """Mean and spread of the logarithm; asked at every decision, and made anew when enough was learnt."""
+        learnt = self._learnt()
+        if self._capacities[0] != learnt:
+            self._capacities = learnt, {}
+        known = self._capacities[1]
+        if configuration not in known:
+            belief = self._model.capacity_at(Candidates.listing([configuration]), rate_per_s)
+            known[configuration] = float(belief.log_mean[0]), float(belief.log_sd[0])
+        return known[configuration]
 
     def _learnt(self) -> tuple[int, int]:
         """What has been learnt, in steps: one window more of hundreds changes nothing, a recovery does."""
@@ -490,11 +526,6 @@ def _in_steps(value: float, step: float) -> float:
 def _gap_s(situation: Situation, mechanism: Mechanism | None) -> float:
     """How long the job is stopped by a mechanism."""
     return next((change.gap_s for change in situation.space.changes if change.mechanism is mechanism), 0.0)
-
-
-def _executor(configuration: Configuration) -> tuple[float, float]:
-    """All of an executor that its speed depends on."""
-    return configuration.slots_per_executor, configuration.cores_per_executor
 
 
 def _as_it_is(rate_per_s: float, now_s: float) -> Forecast:
