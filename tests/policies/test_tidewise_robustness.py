@@ -440,6 +440,7 @@ def odds_of(rows: Sequence[Configuration], *, each_per_s: float) -> Odds:
         boosted_log_capacity=np.full(count, np.log(executors.max() * each_per_s)),
         late_scores=scores,
         log_latency=np.log(3.0) * tables,
+        latency_log_sd=0.1 * np.ones((len(rows), len(_LOADS))),
         unrecovered_scores=scores,
         log_recovery=np.log(30.0) * tables,
         out_of_memory=np.zeros(count),

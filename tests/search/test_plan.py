@@ -44,6 +44,7 @@ def odds_of(
         boosted_log_capacity=np.full(count, np.log(max(capacity))),
         late_scores=np.tile(scores, (count, 1)),
         log_latency=np.tile(0.1 * _LOG_LOADS, (count, 1)),
+        latency_log_sd=np.full((count, 21), 0.1),
         unrecovered_scores=np.full((count, 21), -8.0),
         log_recovery=np.full((count, 21), np.log(60.0)),
         out_of_memory=np.zeros(count),

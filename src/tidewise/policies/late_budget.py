@@ -47,10 +47,6 @@ class LateBudget:
         """What a late second costs, in seconds of what the job is worth."""
         return _USUAL_PRICE / (1.0 - promises.good_share) * math.exp(min(self.used(promises), _MOST) - 1.0)
 
-    def widening(self, promises: Promises) -> float:
-        """By how much dearer late seconds are than usual because there were more of them than aimed at; at least 1."""
-        return math.exp(max(0.0, min(self.used(promises), _MOST) - 1.0))
-
     def _count(self, promises: Promises) -> None:
         if promises != self._promises:
             self._promises = promises

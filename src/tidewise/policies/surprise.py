@@ -48,7 +48,7 @@ class Surprise:
                 self._calm.clear()
             rest_s = _JOINED * self._settle_s if same_kind else self._settle_s
             self._calm_from_s = max(self._calm_from_s, observation.time_s + rest_s)
-        if observation.busy_share is not None and observation.time_s - observation.window_s >= self._calm_from_s:
+        if observation.busy_share is not None and self.is_calm(observation):
             self._calm.append(observation)
         while self._calm and self._calm[0].time_s <= observation.time_s - 2.0 * self._settle_s:
             self._calm.popleft()
@@ -74,6 +74,12 @@ class Surprise:
         recent = [seen for seen in history if seen.time_s > latest.time_s - _RECENT_S]
         mean = sum(seen.input_rate_per_s * seen.window_s for seen in recent) / sum(seen.window_s for seen in recent)
         return max(mean, min(seen.input_rate_per_s for seen in history[-2:])) if len(history) > 1 else mean
+
+    def is_calm(self, observation: Observation) -> bool:
+        """Whether nothing has disturbed the job shortly before this report."""
+        return (
+            observation.status is JobStatus.RUNNING and observation.time_s - observation.window_s >= self._calm_from_s
+        )
 
     def is_jumping(self, history: Sequence[Observation]) -> bool:
         """Whether the last report shows so much more than the ones before that the next may show more again."""

@@ -26,6 +26,7 @@ from tidewise.core import (
 )
 from tidewise.core.checks import require_finite, require_text
 from tidewise.observe import RecoveryWatch
+from tidewise.policies.calibration import Calibration
 from tidewise.policies.curiosity import Curiosity, kind_of
 from tidewise.policies.late_budget import LateBudget
 from tidewise.policies.patience import Patience
@@ -49,7 +50,7 @@ _REST = 10.0
 """After a change that stopped the job, it is left alone for so many times as long ..."""
 _NEAR_STEPS, _OF_NO_USE = 5, 0.5
 """... unless in one of the next steps the change is more likely than this to have been of no use."""
-_RATE_STEP, _SLOWER_STEP, _LEARNT_STEP = 0.1, 0.05, 0.05
+_RATE_STEP, _SLOWER_STEP, _WIDER_STEP, _LEARNT_STEP = 0.1, 0.05, 0.1, 0.05
 _RESOLUTION = 0.4
 """A recovery is known to about this share of a report's window."""
 _UNRECOVERED = 10.0
@@ -57,6 +58,7 @@ _UNRECOVERED = 10.0
 _USUALLY_FULL = 0.8
 _ENOUGH = 0.02
 """A configuration that is late so seldom is enough."""
+_TOLD_FROM = 1.15
 _LOOK_AHEAD_S = 600.0
 """What is told about the future is about so much of it."""
 
@@ -114,6 +116,7 @@ class Tidewise:
     _surprise: Surprise = field(init=False, repr=False, compare=False)
     _patience: Patience = field(init=False, repr=False, compare=False)
     _curiosity: Curiosity = field(init=False, repr=False, compare=False)
+    _calibration: Calibration = field(init=False, repr=False, compare=False, default_factory=Calibration)
     _late: LateBudget = field(init=False, repr=False, compare=False)
     _watch: RecoveryWatch = field(init=False, repr=False, compare=False, default_factory=RecoveryWatch)
     _proven: set[tuple[float, float]] = field(init=False, repr=False, compare=False, default_factory=set)
@@ -261,10 +264,13 @@ class Tidewise:
         rate = _in_steps(rate, _RATE_STEP)
         slower = _in_steps(self._surprise.slower(self._capacity_of), _SLOWER_STEP)
         known = self._known
+        self._check(situation, known)
+        widening = _in_steps(self._calibration.widening, _WIDER_STEP)
         changes = self._changes(situation)
         if (
             known is not None
             and known.ways.changes == changes
+            and known.widening == widening
             and known.still_holds(self._learnt(), situation, rate, slower)
         ):
             return known
@@ -283,6 +289,7 @@ class Tidewise:
             rate_per_s=rate,
             rate_log_sd=_SURPRISE_SD,
             slower=slower,
+            widening=widening,
             unproven=self._unproven(few),
             joins_live=live is not None,
             unseen_s=self.unseen_s,
@@ -295,9 +302,24 @@ class Tidewise:
             row=few.row_of(situation.intended) or 0,
             rate_per_s=rate,
             slower=slower,
+            widening=widening,
             learnt=self._learnt(),
         )
         return self._known
+
+    def _check(self, situation: Situation, known: _Known | None) -> None:
+        """Hold the latest report, if it is one of calm work, against what was known before it came."""
+        latest = situation.latest
+        if known is None or latest.latency_p95_s is None or not self._surprise.is_calm(latest):
+            return
+        if latest.configuration != known.odds.candidates[known.row] or latest.input_rate_per_s <= 0.0:
+            return
+        at = np.log([latest.input_rate_per_s])
+        self._calibration.check(
+            actual_s=latest.latency_p95_s,
+            expected_s=float(known.odds.latency_s(at)[known.row, 0]),
+            log_sd=float(known.odds.latency_spread(at)[known.row, 0]) / known.widening,
+        )
 
     def _capacity_of(self, configuration: Configuration, rate_per_s: float) -> tuple[float, float]:
         """Mean and spread of the logarithm; asked at every decision, and made anew when enough was learnt."""
@@ -410,7 +432,7 @@ class Tidewise:
                 f"{target} stays: nothing cheaper is as good for up to {high} within {ahead}, everything that may go "
                 "wrong counted."
             )
-            return keep("cheapest-plan", sentence, evidence)
+            return keep("cheapest-plan", sentence + expected.doubt, evidence)
         saving = 3600.0 * float(known.odds.cost_per_s[known.row] - known.odds.cost_per_s[plan.row])
         if plan.drained_s > 0.0 and saving < 0.0:
             code, why = "drains", f"works off what is behind within {format_duration(plan.drained_s)}"
@@ -421,7 +443,7 @@ class Tidewise:
             )
         else:
             code, why = "needed", f"is needed for up to {high} within {ahead}"
-        sentence = f"{target} instead of {situation.intended}: it {why}."
+        sentence = f"{target} instead of {situation.intended}: it {why}.{expected.doubt}"
         return move(situation, target, mechanism=plan.mechanism, code=code, sentence=sentence, evidence=evidence)
 
     def _expectations(self, situation: Situation, known: _Known, horizon: Horizon, rate: float) -> _Expectations:
@@ -431,7 +453,7 @@ class Tidewise:
             odds=known.odds,
             slower=known.slower,
             late_used=self._late.used(situation.promises),
-            widening=self._late.widening(situation.promises),
+            widening=known.widening,
             rate_per_s=rate,
             log_rates=ahead,
             chances=horizon.chances,
@@ -457,6 +479,13 @@ class _Expectations:
     @property
     def rate_high_per_s(self) -> float:
         return math.exp(self.high)
+
+    @property
+    def doubt(self) -> str:
+        """What is said where margins are wider than usual."""
+        if self.widening < _TOLD_FROM:
+            return ""
+        return f" Its margins are {self.widening:.2g} times as wide as usual: latencies were higher than it expected."
 
     def of(self, plan: Move, running: int) -> Evidence:
         """Of what runs after a move."""
@@ -498,6 +527,7 @@ class _Known:
     row: int
     rate_per_s: float
     slower: float
+    widening: float
     learnt: tuple[int, int]
 
     def takes_away(self, row: int) -> bool:

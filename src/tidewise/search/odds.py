@@ -41,6 +41,8 @@ class Odds:
     """Normal scores of the chance that a second breaks the promised latency in steady operation."""
     log_latency: Floats
     """Of the median of the 95th percentile."""
+    latency_log_sd: Floats
+    """How sure that is."""
     unrecovered_scores: Floats
     """Normal scores of the chance that a failure breaks the promised recovery time, at the boosted utilisation."""
     log_recovery: Floats
@@ -55,6 +57,10 @@ class Odds:
     def latency_s(self, log_rates: Floats) -> Floats:
         """The usual 95th percentile: rows x the shape of the rates."""
         return np.asarray(np.exp(self._at(self.log_latency, self.log_capacity, log_rates)), dtype=np.float64)
+
+    def latency_spread(self, log_rates: Floats) -> Floats:
+        """How far the logarithm of the 95th percentile may be off: rows x the shape of the rates."""
+        return self._at(self.latency_log_sd, self.log_capacity, log_rates)
 
     def unrecovered(self, log_rates: Floats) -> Floats:
         """Chance that a failure breaks the promise about recoveries: rows x the shape of the rates."""
@@ -85,6 +91,7 @@ def odds(
     rate_per_s: float,
     rate_log_sd: float,
     slower: float = 1.0,
+    widening: float = 1.0,
     unproven: npt.NDArray[np.bool_],
     joins_live: bool,
     lag_s: float,
@@ -95,6 +102,7 @@ def odds(
     rate_per_s: the load by which memory and recoveries are reckoned.
     rate_log_sd: by how much (of its logarithm) a rate may differ from what is planned for before anything can be done.
     slower: what is left of every capacity that the model knows, where the job has just become slower (or faster).
+    widening: by how much less sure latencies are than the model says.
     unproven: rows whose executors are of a kind that never ran.
     joins_live, lag_s: whether executors can join without a gap, and how long after a failure they would.
     unseen_s: how long a failure goes on before it shows.
@@ -104,7 +112,9 @@ def odds(
     doubt = (known.log_sd - known.log_sd.min()) + np.where(unproven, _UNPROVEN, 0.0)
     capacity = Belief(known.log_mean + np.log(slower) - doubt, spread)
     boosted = _boosted(candidates, capacity) if joins_live else capacity
-    late_scores, log_latency = _late(model, candidates, capacity, promises)
+    log_latency, latency_log_sd = model.latency_by_load(candidates, _LOADS, capacity.log_sd)
+    latency_log_sd = widening * latency_log_sd
+    late_scores = _late(log_latency, latency_log_sd, capacity, promises)
     unrecovered_scores, log_recovery = _unrecovered(
         model,
         candidates,
@@ -121,6 +131,7 @@ def odds(
         # Near saturation beliefs get wider, which would make more load look safer.
         late_scores=np.maximum.accumulate(late_scores, axis=1),
         log_latency=log_latency,
+        latency_log_sd=latency_log_sd,
         unrecovered_scores=np.maximum.accumulate(unrecovered_scores, axis=1),
         log_recovery=log_recovery,
         out_of_memory=model.memory.out_of_memory_probability(candidates, rate_per_s),
@@ -136,12 +147,11 @@ def _boosted(candidates: Candidates, capacity: Belief) -> Belief:
     return capacity.at(last[kinds])
 
 
-def _late(model: JobModel, candidates: Candidates, capacity: Belief, promises: Promises) -> tuple[Floats, Floats]:
-    log_mean, log_sd = model.latency_by_load(candidates, _LOADS, capacity.log_sd)
+def _late(log_latency: Floats, log_sd: Floats, capacity: Belief, promises: Promises) -> Floats:
     if promises.latency_p95_s is None:
         # Nothing is promised but that the job gets its work done.
-        return _LOADS[np.newaxis, :] / np.maximum(capacity.log_sd, 1e-9)[:, np.newaxis], log_mean
-    return (log_mean - np.log(promises.latency_p95_s)) / log_sd, log_mean
+        return np.asarray(_LOADS[np.newaxis, :] / np.maximum(capacity.log_sd, 1e-9)[:, np.newaxis], dtype=np.float64)
+    return np.asarray((log_latency - np.log(promises.latency_p95_s)) / log_sd, dtype=np.float64)
 
 
 def _unrecovered(
