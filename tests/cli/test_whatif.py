@@ -69,6 +69,7 @@ def test_json_is_one_document(cli: Tidewise, recorded: Path, tmp_path: Path) -> 
     assert five["saved"]["median"] == pytest.approx(document["actual"]["cost"] - five["cost"]["median"])
     assert document["trust"] in {"well", "roughly", "not"}
     assert set(document["second_half"]["errors"]) == {"latency p50", "latency p95", "backlog", "busy share"}
+    assert document["calm"]["windows"] <= document["foretold"]["windows"] == document["second_half"]["windows"]
     assert document["profile"] is None
     assert list(tmp_path.iterdir()) == []
 

@@ -64,9 +64,19 @@ def test_the_second_half_is_foretold_by_the_first(explained: Explained) -> None:
     assert explained.left_out == 0
 
 
+def test_calm_windows_and_foretold_outages_are_told_apart(explained: Explained) -> None:
+    assert 0 < explained.calm.windows < explained.second_half.windows
+    assert explained.foretold.windows == explained.second_half.windows
+    assert explained.foretold.errors != explained.second_half.errors
+    calm, all_of_it = explained.calm.errors[Figure.BACKLOG], explained.second_half.errors[Figure.BACKLOG]
+    assert calm is not None
+    assert all_of_it is not None
+    assert calm < 0.15
+
+
 def test_draws_lie_around_the_fit_and_differ(fitted: RunFit) -> None:
     speeds = [draw.capacity.records_per_core_s for draw in fitted.draws]
-    assert len(set(speeds)) == 5
+    assert len({(draw.capacity, draw.batch) for draw in fitted.draws}) == 5
     assert np.median(speeds) == pytest.approx(fitted.profile.capacity.records_per_core_s, rel=0.1)
     (value,) = [one for one in fitted.values if one.path == ("capacity", "records_per_core_s")]
     low, high = interval(value)

@@ -26,6 +26,7 @@ from tidewise.experiments.whatif_parts import (
     put_failures,
     put_memory,
     put_standing,
+    put_warm_up,
     running,
     value_at,
     with_value,
@@ -36,6 +37,8 @@ from tidewise.experiments.whatif_replay import (
     Floats,
     Misfit,
     batch_period_s,
+    disturbed,
+    in_batches,
     misfit,
     replay,
     window_s,
@@ -61,6 +64,8 @@ from tidewise.qos.physics import Usual, log_capacity
 DRAWS = 7
 HALF = 0.5
 """Of the run: what is fitted when the rest is to be foretold."""
+_SPEED_SD = 1.0
+"""How far off the speed may be that the CPU of records tells: the spread of its logarithm."""
 _SETTLE_S = 30.0
 _STRETCH_S = 60.0
 _HIGH_SDS = 1.645
@@ -98,6 +103,11 @@ class Explained:
 
     whole: Misfit
     second_half: Misfit
+    """With outages and gaps as long as they were: how far the job itself is known."""
+    calm: Misfit
+    """The same, of the windows in which nothing had broken or been changed lately."""
+    foretold: Misfit
+    """The second half with its outages and gaps foretold as well: each failure as long as it was in the first half."""
     left_out: int
     """Recorded changes that the simulated job could not take."""
 
@@ -124,12 +134,14 @@ def fit_run(
     end_s = float(recording.duration_s) if until_s is None else until_s
     parts = Parts(profile=usual.model_copy(update={"name": "fitted", "description": _description(recording)}))
     put_standing(parts, recording)
-    put_cpu(parts, recording, end_s)
+    speed_sd = _SPEED_SD if put_cpu(parts, recording, end_s) else LOG_SDS[RECORDS]
     put_memory(parts, recording, end_s)
     _put_shape(parts, recording, end_s)
     put_changes(parts, recording, end_s)
     put_failures(parts, recording, end_s)
-    found = Search(recording, parts.profile, end_s).found()
+    if in_batches(recording, parts.profile):
+        put_warm_up(parts)
+    found = Search(recording, parts.profile, end_s, speed_sd=speed_sd).found()
     logs, covariance = found.logs, found.covariance
     for path, log, variance in zip(found.paths, logs, np.diag(covariance), strict=True):
         parts.put(path, math.exp(log), log_sd=math.sqrt(variance), basis=f"replays of {found.windows} windows")
@@ -148,12 +160,22 @@ def explain(recording: Recording, whole: RunFit, usual: SimulatorProfile) -> Exp
     middle_s = HALF * recording.duration_s
     first = fit_run(recording, usual, until_s=middle_s, draws=0)
     width_s = window_s(recording)
-    recorded = windows_of(recording.observations, width_s=width_s, seconds=recording.duration_s)
+    recorded = windows_of(
+        recording.observations,
+        width_s=width_s,
+        seconds=recording.duration_s,
+        in_batches=in_batches(recording, usual),
+    )
     of_whole = _expected(whole.profile, recording)
     of_half = _expected(first.profile, recording)
+    foretold = _expected(first.profile, recording, known_until_s=middle_s)
+    second = np.arange(len(recorded[Figure.BACKLOG])) >= math.ceil(middle_s / width_s)
+    calm = ~disturbed(recording, width_s=width_s)
     return Explained(
         whole=misfit(recorded, of_whole.windows),
-        second_half=misfit(recorded, of_half.windows, first=math.ceil(middle_s / width_s)),
+        second_half=misfit(recorded, of_half.windows, counts=second),
+        calm=misfit(recorded, of_half.windows, counts=second & calm),
+        foretold=misfit(recorded, foretold.windows, counts=second),
         left_out=of_whole.left_out,
     )
 
@@ -164,11 +186,15 @@ class _Expected:
     left_out: int
 
 
-def _expected(profile: SimulatorProfile, recording: Recording) -> _Expected:
+def _expected(profile: SimulatorProfile, recording: Recording, *, known_until_s: float = math.inf) -> _Expected:
     """What is to be expected of each window: without noise."""
-    replayed = replay(without_noise(profile), recording, seed=SEED)
-    width_s = window_s(recording)
-    windows = windows_of(replayed.observations, width_s=width_s, seconds=recording.duration_s)
+    replayed = replay(without_noise(profile), recording, seed=SEED, known_until_s=known_until_s)
+    windows = windows_of(
+        replayed.observations,
+        width_s=window_s(recording),
+        seconds=recording.duration_s,
+        in_batches=in_batches(recording, profile),
+    )
     return _Expected(windows=windows, left_out=replayed.left_out)
 
 
@@ -201,7 +227,8 @@ def _put_shape(parts: Parts, recording: Recording, until_s: float) -> None:
             usual,
             is_bound=np.array([one.at_least for one in evidence]),
         )
-        parts.profile = with_value(parts.profile, RECORDS, math.exp(law.logs[0]))
+        if not in_batches(recording, parts.profile):
+            parts.profile = with_value(parts.profile, RECORDS, math.exp(law.logs[0]))
         if len(different) > 1:
             for path, log, log_sd in zip(_SHAPE, law.logs[1:], np.sqrt(np.diag(law.covariance))[1:], strict=True):
                 if value_at(parts.profile, path) > 0.0:

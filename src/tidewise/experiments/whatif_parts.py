@@ -27,13 +27,20 @@ from tidewise.experiments.record import ChangeRecord, FaultRecord
 from tidewise.experiments.spark_batch_fit import CpuFit, fit_cpu
 from tidewise.experiments.spark_measurement import Batch, Stretch
 from tidewise.experiments.whatif_recording import UNTOLD, Recording
-from tidewise.experiments.whatif_replay import batch_period_s, downtime_s, scaled_by
+from tidewise.experiments.whatif_replay import (
+    batch_period_s,
+    downtime_s,
+    executors_at,
+    in_batches,
+    planned_after_s,
+    scaled_by,
+)
 from tidewise.qos.gaps import GapModel
 
 Place = tuple[str, ...]
 """Where a parameter stands in a profile: ("batch", "fixed_s")."""
 
-_LEVEL_SD = 0.5
+_LEVEL_SD = 1.0
 """How far off the other profile's word for a time may be, as a spread of its logarithm."""
 _SPREAD = 0.2
 """From one time to the next, before it was seen three times."""
@@ -125,21 +132,27 @@ def put_standing(parts: Parts, recording: Recording) -> None:
         parts.profile = parts.profile.model_copy(update={name: resources})
 
 
-def put_cpu(parts: Parts, recording: Recording, until_s: float) -> None:
-    """CPU by the record, by the batch and at rest."""
+def put_cpu(parts: Parts, recording: Recording, until_s: float) -> bool:
+    """CPU by the record, by the batch and at rest; whether it tells how fast records are."""
     known = [one for one in running(recording, until_s) if one.cpu_share is not None and one.window_s >= 1.0]
     if len(known) < _FEWEST_FOR_CPU:
         parts.assumed.append("the CPU that records cost")
-        return
+        return False
     cpu = _cpu_in_batches(known) if parts.profile.batch is not None else _cpu_in_flow(known)
     if cpu.cpu_s_per_record <= 0.0:
         parts.assumed.append("the CPU that records cost")
-        return
+        return False
     basis = f"{len(known)} reports"
+    tells_speed = in_batches(recording, parts.profile)
+    if tells_speed:
+        # What a core has time for: of a real job of batches, nothing else tells its speed at low load.
+        speed = 1.0 / cpu.cpu_s_per_record
+        parts.profile = with_value(parts.profile, ("capacity", "records_per_core_s"), speed)
     parts.put(("capacity", "cpu_s_per_record"), cpu.cpu_s_per_record, log_sd=0.05, basis=basis)
     parts.profile = with_value(parts.profile, ("capacity", "idle_cpu_share"), min(1.0, cpu.idle_share))
     if parts.profile.batch is not None:
         parts.profile = with_value(parts.profile, ("batch", "fixed_cpu_s"), cpu.fixed_cpu_s)
+    return tells_speed
 
 
 def _cpu_in_batches(reports: Sequence[Observation]) -> CpuFit:
@@ -240,7 +253,7 @@ def _make_room(parts: Parts, recording: Recording, until_s: float) -> None:
 def put_changes(parts: Parts, recording: Recording, until_s: float) -> None:
     """How long executors take to come and go, and what each mechanism costs."""
     made = [one for one in recording.changes if one.finished_at_s is not None and one.finished_at_s <= until_s]
-    _put_live(parts, made)
+    _put_live(parts, made, _returns_s(recording, until_s))
     profile = parts.profile
     gaps = GapModel(
         (
@@ -277,12 +290,32 @@ def put_changes(parts: Parts, recording: Recording, until_s: float) -> None:
         parts.assumed.append(f"how long a change takes by {_listed(unused)}")
 
 
-def _put_live(parts: Parts, made: Sequence[ChangeRecord]) -> None:
+def _returns_s(recording: Recording, until_s: float) -> list[float]:
+    """How long executors that a failure took away were missed, where no change was under way."""
+    found = []
+    for fault in recording.faults:
+        reports = [one for one in recording.observations if one.time_s <= until_s]
+        before = [one.configuration.executors for one in reports if one.time_s <= fault.at_s]
+        after = [one for one in reports if fault.at_s < one.time_s <= fault.at_s + _FELT_WITHIN_S]
+        disturbed = any(
+            one.requested_at_s < fault.at_s + _FELT_WITHIN_S and (one.finished_at_s or math.inf) > fault.at_s
+            for one in recording.changes
+        )
+        if not before or disturbed or any(one.status is not JobStatus.RUNNING for one in after):
+            continue
+        missed = [one for one in after if one.configuration.executors < before[-1]]
+        back = [one for one in after if missed and one.time_s > missed[-1].time_s]
+        if missed and back:
+            found.append((missed[-1].time_s + back[0].time_s) / 2 - fault.at_s)
+    return found
+
+
+def _put_live(parts: Parts, made: Sequence[ChangeRecord], returns_s: Sequence[float]) -> None:
     live = [one for one in made if one.mechanism is Mechanism.LIVE]
     took = [
         (one.target.executors - one.source.executors, (one.finished_at_s or 0.0) - one.requested_at_s) for one in live
     ]
-    joins = [took_s for more, took_s in took if more > 0]
+    joins = [*(took_s for more, took_s in took if more > 0), *returns_s]
     leaves = [took_s for more, took_s in took if more < 0]
     if joins:
         start_s, log_sd = blended(parts.profile.live.start_s, joins)
@@ -318,11 +351,14 @@ def put_failures(parts: Parts, recording: Recording, until_s: float) -> None:
             # Its outages are restarts by that mechanism, and not what a job takes that waits for its executor.
             parts.assumed.append(f"how long a job that has to wait for its executor stands still for {kind}")
             continue
-        if outages:
-            standstills = [downtime_s(parts.profile, recording, one) for one in outages]
-        else:
-            # A job that goes on all the same: what its records waited longer than usual.
-            standstills = [waited_s for one in happened if (waited_s := _waited_longer_s(recording, one)) > 0.0]
+        # A job that had lost its last executor stood still until another came, which is not the failure's doing.
+        lost = 0 if usual is None else usual.executors_lost
+        outages = [one for one in outages if not lost or executors_at(recording, one.begins_s) > lost]
+        standstills = [downtime_s(parts.profile, recording, one) for one in outages]
+        # A job that goes on all the same: what its records waited longer than usual.
+        felt = {one.fault for one in recording.outages}
+        lived_through = [one for one in happened if one not in felt]
+        standstills += [waited_s for one in lived_through if (waited_s := _waited_longer_s(recording, one)) > 0.0]
         if usual is None:
             usual = FailureProfile(replays=bool(standstills))
             if not standstills:
@@ -336,9 +372,26 @@ def put_failures(parts: Parts, recording: Recording, until_s: float) -> None:
         path = ("failures", kind, "downtime_s")
         parts.put(path, usual_s, log_sd=log_sd, basis=_times(len(standstills)))
         parts.profile = with_value(parts.profile, (*path[:2], "downtime_spread_share"), _spread(standstills))
+        if outages and in_batches(recording, parts.profile):
+            planned_s = float(np.median([planned_after_s(recording, one) for one in outages]))
+            parts.profile = with_value(parts.profile, (*path[:2], "plans_after_s"), planned_s)
         detected_s = float(np.median([max(0.0, one.begins_s - one.fault.at_s) for one in outages])) if outages else 0.0
         if kind != UNTOLD and recording.report_every_s <= 2.0 * detected_s:
             parts.profile = with_value(parts.profile, (*path[:2], "detection_s"), detected_s)
+
+
+def put_warm_up(parts: Parts) -> None:
+    """A JVM that has just come up is slow in all it does, however many of them there are.
+
+    Each record is taken to cost as much again as it costs CPU, one after the other, until replays tell better.
+    """
+    parts.profile = with_value(parts.profile, ("batch", "fixed_warms_up"), value=True)
+    cold_s = parts.profile.capacity.cpu_s_per_record
+    for table, kinds in (("failures", parts.profile.failures), ("mechanisms", parts.profile.mechanisms)):
+        for kind, cost in kinds.items():
+            if cost.warm_up.duration_s > 0.0:
+                parts.profile = with_value(parts.profile, (table, kind, "warm_up", "cold_s_per_record"), cold_s)
+                parts.profile = with_value(parts.profile, (table, kind, "warm_up", "share"), 1.0)
 
 
 def _goes_on_with_fewer(parts: Parts, recording: Recording) -> bool:

@@ -48,8 +48,12 @@ UNTOLD = "untold"
 _NOTICED_WITHIN_S = 120.0
 """A job that goes down so soon after a failure, or the end of a change, goes down because of it."""
 _DECIDE_EVERY_S = 60.0
-_COUNTED_WITHIN = 4.0
-"""Reports after an outage by which everything that arrived in it has been counted."""
+TAIL = 0.45
+"""Of a period, how much longer 95 % of the records of a batch wait than half of them do."""
+_BLIND = 3.0
+"""Reports, or commit intervals where these are longer: for so long nobody has counted what arrives."""
+_FRESH = 1.5
+"""In the same measure: a count that is no older is as good as a new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +128,41 @@ def read_recording(path: Path) -> Recording:
     return _Reading(find_recorded(path)).recording()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What came out in the time of a report."""
+
+    time_s: float
+    latency_p50_s: float
+    half_s: float
+    """Half of what lies between the shortest and the longest latency: records wait evenly, from 0 to one period."""
+
+    @property
+    def last_arrived_s(self) -> float:
+        """When the newest of it had arrived."""
+        return self.time_s - max(0.0, self.latency_p50_s - self.half_s)
+
+
+def outputs(observations: Sequence[Observation]) -> list[Output | None]:
+    """Of each report; None where nothing came out, or nobody told how long that had waited.
+
+    Without output, a report repeats the latency of what was output last. Of a job that is down no latency is told: that
+    of its first output stands in the report after it.
+    """
+    found: list[Output | None] = []
+    untold: int | None = None
+    for number, one in enumerate(observations):
+        found.append(None)
+        if one.processed_rate_per_s > 0.0:
+            untold = number
+        if untold is None or one.latency_p50_s is None or one.latency_p95_s is None:
+            continue
+        half_s = (one.latency_p95_s - one.latency_p50_s) / (2.0 * TAIL)
+        found[untold] = Output(time_s=observations[untold].time_s, latency_p50_s=one.latency_p50_s, half_s=half_s)
+        untold = None
+    return found
+
+
 class _Reading:
     """The journal of a run, read once."""
 
@@ -162,8 +201,11 @@ class _Reading:
                 f"{self._folder} shows {format_duration(max(0, seconds))} in {len(observations)} reports, which is too "
                 f"little: a fit needs {format_duration(SHORTEST_S)} and {FEWEST_REPORTS} reports"
             )
+        is_simulated = record is not None and record.engine == "simulator"
+        if not is_simulated:
+            observations = counted_afterwards(observations)
         series = series_of_reports(observations, seconds=seconds)
-        if record is not None:
+        if is_simulated:
             series = load_run(self._folder).read_series()
         rates = series.input_rate_per_s[:seconds].copy()
         seconds = len(rates)
@@ -172,12 +214,12 @@ class _Reading:
         changes = self._ledger.changes(since_s=began.at_s) if record is None else record.changes
         told = tuple(FaultRecord(at_s=max(0.0, one.at_s - began.at_s), kind=one.fault) for one in self._faults)
         down = _down(observations)
-        if record is not None and record.engine == "simulator":
+        if is_simulated:
             down = _not_up(series.up[:seconds])  # its reports only tell how it was at their ends
         outages = _outages(down, told, changes)
-        if record is None or record.engine != "simulator":
-            for outage in outages:
-                _even_out(rates, outage, window_s=float(np.median([one.window_s for one in observations])))
+        if not is_simulated:
+            outages = (*outages, *_standstills(observations, told, changes, known=outages))
+        outages = tuple(sorted(outages, key=lambda one: one.begins_s))
         untold = [outage.fault for outage in outages if outage.fault.kind == UNTOLD]
         meter, metered_s = self._metered(began.at_s) if record is None else (record.meter, float(seconds))
         return Recording(
@@ -270,12 +312,85 @@ def _outages(
     return tuple(outages)
 
 
-def _even_out(rates: Rates, outage: Outage, *, window_s: float) -> None:
-    """While a job is down nobody counts what arrives; what is put right soon after comes as one gush that never was."""
-    begin = min(len(rates), math.ceil(outage.ends_s - window_s))
-    end = min(len(rates), math.ceil(outage.ends_s + _COUNTED_WITHIN * window_s))
-    if end > begin:
-        rates[begin:end] = rates[begin:end].mean()
+def _standstills(
+    observations: Sequence[Observation],
+    faults: Sequence[FaultRecord],
+    changes: Sequence[ChangeRecord],
+    *,
+    known: Sequence[Outage],
+) -> tuple[Outage, ...]:
+    """Failures after which a job that was said to run put nothing out for long."""
+    found: list[Outage] = []
+    for fault in faults:
+        if any(outage.fault == fault or outage.begins_s <= fault.at_s < outage.ends_s for outage in known):
+            continue
+        put_out = [one for one in observations if one.processed_rate_per_s > 0.0]
+        until_s = next((one.time_s for one in put_out if one.time_s - one.window_s >= fault.at_s), None)
+        if until_s is None or until_s - fault.at_s <= _BLIND * _cycle_s(observations):
+            continue
+        if not any(_is_gap(change, fault.at_s, until_s) for change in changes):
+            found.append(Outage(begins_s=fault.at_s, ends_s=until_s, fault=fault))
+    return tuple(found)
+
+
+# What arrived while nobody counted ------------------------------------------------------------------------------
+
+
+def counted_afterwards(observations: Sequence[Observation]) -> tuple[Observation, ...]:
+    """The reports with the input and the backlog of times in which nobody counted, as they turned out to be.
+
+    A job of batches counts what has arrived when a batch begins. While none does, for a failure or because one takes
+    long, reports carry the last rate on; what that was wrong by is made up for later, or never. Afterwards it is known:
+    what all batches up to a time have put out is what had arrived when the last of them began.
+    """
+    if not observations:
+        return ()
+    ages = _ages_s(observations)
+    cycle_s = _cycle_s(observations)
+    done = np.cumsum([one.processed_rate_per_s * one.window_s for one in observations])
+    known = done + np.array([one.backlog_records for one in observations])
+    mended = list(observations)
+    first = 0
+    while first < len(ages):
+        if ages[first] <= _BLIND * cycle_s:
+            first += 1
+            continue
+        begin = max((index for index in range(first) if ages[index] <= _FRESH * cycle_s), default=0)
+        end = next((index for index in range(first, len(ages)) if ages[index] <= _FRESH * cycle_s), len(ages) - 1)
+        times, counts = [observations[begin].time_s], [float(known[begin])]
+        for index in range(begin + 1, end + 1):
+            told_s = observations[index].time_s - ages[index] if index < end else observations[end].time_s
+            count = float(done[index] if index < end else known[end])
+            if told_s >= times[-1] + cycle_s and counts[-1] <= count <= known[end]:
+                times.append(told_s)
+                counts.append(count)
+        times[-1], counts[-1] = observations[end].time_s, max(counts[-1], float(known[end]))
+        ends = np.array([one.time_s for one in observations[begin : end + 1]])
+        arrived = np.interp(ends, times, counts)
+        for index in range(begin + 1, end + 1):
+            came = float(arrived[index - begin] - arrived[index - begin - 1])
+            mended[index] = replace(
+                observations[index],
+                input_rate_per_s=max(0.0, came / observations[index].window_s),
+                backlog_records=max(0.0, float(arrived[index - begin] - done[index])),
+            )
+        first = end + 1
+    return tuple(mended)
+
+
+def _ages_s(observations: Sequence[Observation]) -> list[float]:
+    """At the end of each report, how long ago the last batch began that is known to have counted what had arrived."""
+    told_s = observations[0].time_s - observations[0].window_s
+    ages = []
+    for one, output in zip(observations, outputs(observations), strict=True):
+        told_s = told_s if output is None else max(told_s, output.last_arrived_s)
+        ages.append(one.time_s - told_s)
+    return ages
+
+
+def _cycle_s(observations: Sequence[Observation]) -> float:
+    """How long it usually takes until something new is known."""
+    return max(float(np.median([max(one.window_s, one.configuration.commit_interval_s) for one in observations])), 1.0)
 
 
 def _is_gap(change: ChangeRecord, begins_s: float, ends_s: float) -> bool:

@@ -9,34 +9,34 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from scipy import optimize
 
-from tidewise.core import Mechanism, Observation
+from tidewise.core import Observation
 from tidewise.engines.simulator import SimulatorProfile
 from tidewise.experiments.whatif_parts import Place, value_at, with_value
 from tidewise.experiments.whatif_recording import Recording
-from tidewise.experiments.whatif_replay import Figure, Floats, replay, window_s, windows_of
+from tidewise.experiments.whatif_replay import Figure, Floats, in_batches, replay, window_s, windows_of
 
 RECORDS: Place = ("capacity", "records_per_core_s")
 CONTENTION: Place = ("capacity", "contention")
 OFF = 0.15
 """How far off a window of a good replay may be."""
-TINY = 1e-6
+TINY = 1e-9
 """What stands for nothing where a logarithm is needed."""
 SEED = 1
 _WEIGHTS = {Figure.LATENCY_P50: 0.5, Figure.LATENCY_P95: 1.0, Figure.BACKLOG: 0.7, Figure.BUSY_SHARE: 1.0}
-_BUSY_WEIGHT = 0.2
-"""Of a real job, whose busy share rests on a guess at the fixed cost of its batches."""
-_STEP = 0.03
+_BUSY_WEIGHT = 0.5
+"""Of a real job, whose busy share follows from latencies that count already."""
+_STEPS = (0.6, 0.3, 0.15, 0.07, 0.03)
 """Of a logarithm: steps that are shorter meet the jumps with which single batches fall into another window."""
-_ROUNDS = 12
+_STEP = 0.1
+"""For slopes."""
+_ROUNDS = 4
 _FURTHEST = 4.0
 _LONGEST_FOR_START_S = 3600.0
 _ALIKE = 2.0
 """Windows that follow each other are alike: so many of them tell as much as one."""
-_UNSETTLED_S = (60.0, 30.0, 15.0, 0.0)
-"""For how long a job is passed over after its start or a change: the first that leaves enough of the run."""
-_ENOUGH = 0.3
+_UNSETTLED_S = 60.0
+"""For how long a real job is passed over after its start."""
 _EARLY_WEIGHT = 0.6
 """What the first window of a real run counts, the last one counting 1: a JVM gets faster for minutes."""
 
@@ -44,7 +44,20 @@ _FIXED: Place = ("batch", "fixed_s")
 _REST: Place = ("latency", "at_rest_s")
 _QUEUEING: Place = ("latency", "queueing_s")
 _TAIL: Place = ("latency", "p95_over_p50")
-LOG_SDS = {RECORDS: 2.3, _FIXED: 1.0, _REST: 1.5, _QUEUEING: 1.0, _TAIL: 0.3, CONTENTION: 1.5}
+_FIXED_CORE: Place = ("batch", "fixed_core_s")
+_JOIN: Place = ("live", "join_s")
+_USUALLY = {_FIXED_CORE: 0.1, _JOIN: 3.0}
+"""What a real job is taken to need where the other profile says nothing."""
+LOG_SDS = {
+    RECORDS: 2.3,
+    _FIXED: 1.0,
+    _REST: 1.5,
+    _QUEUEING: 1.0,
+    _TAIL: 0.3,
+    CONTENTION: 1.5,
+    _FIXED_CORE: 1.0,
+    _JOIN: 0.5,
+}
 """How loosely each parameter is held by the other profile: the spread of its logarithm."""
 _WARM_UP_SD = 0.5
 _LEAST = {_TAIL: 1.0, _REST: 0.01}
@@ -62,6 +75,11 @@ def without_noise(profile: SimulatorProfile) -> SimulatorProfile:
     parts = ("capacity", "latency", *(["batch"] if profile.batch is not None else []))
     for part in parts:
         profile = with_value(profile, (part, "noise_share"), 0.0)
+    profile = with_value(profile, ("live", "start_spread_share"), 0.0)
+    for kind in profile.failures:
+        profile = with_value(profile, ("failures", kind, "downtime_spread_share"), 0.0)
+    for mechanism in profile.mechanisms:
+        profile = with_value(profile, ("mechanisms", mechanism, "gap_spread_share"), 0.0)
     return profile
 
 
@@ -79,56 +97,89 @@ class Found:
 class Search:
     """Looks for the parameters with which the replay of a run looks like the run."""
 
-    def __init__(self, recording: Recording, profile: SimulatorProfile, until_s: float) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        profile: SimulatorProfile,
+        until_s: float,
+        *,
+        speed_sd: float = LOG_SDS[RECORDS],
+    ) -> None:
+        """`speed_sd`: how loosely the capacity is held by that of the profile."""
+        self._speed_sd = speed_sd
         self._recording = recording
         self._until_s = math.floor(until_s)
         self._profile = without_noise(profile)
         self._width_s = window_s(recording)
-        self._passed_over = _unsettled(recording, until_s)
+        self._passed_over = _unsettled(recording)
         self._recorded = self._windows([one for one in recording.observations if one.time_s <= until_s])
         self._early_weight = 1.0 if recording.is_simulated else _EARLY_WEIGHT
         self._weights = _WEIGHTS if recording.is_simulated else {**_WEIGHTS, Figure.BUSY_SHARE: _BUSY_WEIGHT}
         self._paths = self._knobs()
-        self._usual = np.log([max(TINY, value_at(profile, path)) for path in self._paths])
+        self._usual = np.log([max(TINY, value_at(profile, path) or _USUALLY.get(path, 0.0)) for path in self._paths])
         self._sds = np.array([LOG_SDS.get(path, _WARM_UP_SD) for path in self._paths])
+        self._sds[self._paths.index(RECORDS)] = speed_sd
         self._replays: dict[bytes, Floats] = {}
 
     def _windows(self, observations: Sequence[Observation]) -> dict[Figure, Floats]:
-        return windows_of(observations, width_s=self._width_s, seconds=self._until_s, passed_over=self._passed_over)
+        return windows_of(
+            observations,
+            width_s=self._width_s,
+            seconds=self._until_s,
+            passed_over=self._passed_over,
+            in_batches=in_batches(self._recording, self._profile),
+        )
 
     def _knobs(self) -> tuple[Place, ...]:
         if self._profile.batch is None:
             return (RECORDS, _REST, _QUEUEING, _TAIL)
         kinds = Counter(outage.fault.kind for outage in self._recording.outages if outage.ends_s <= self._until_s)
-        warm_up = [("failures", kind, "warm_up", "share") for kind, _ in kinds.most_common(1)]
+        how = "share" if self._recording.is_simulated else "cold_s_per_record"
+        warm_up = [("failures", kind, "warm_up", how) for kind, _ in kinds.most_common(1)]
         warm_up = [path for path in warm_up if value_at(self._profile, (*path[:3], "duration_s")) > 0.0]
-        cores = {one.total_cores for one in self._recording.configurations}
-        return (RECORDS, _FIXED, _REST, *warm_up, *([CONTENTION] if len(cores) > 1 and max(cores) > 1.0 else []))
+        seen = [one.configuration for one in self._recording.observations if one.time_s <= self._until_s]
+        cores = {one.total_cores for one in seen}
+        shape = [CONTENTION] if len(cores) > 1 and max(cores) > 1.0 else []
+        if not self._recording.is_simulated:
+            shape += [_FIXED_CORE] if len(cores) > 1 else []
+            shape += [_JOIN] if len({one.executors for one in seen}) > 1 or kinds else []
+        return (RECORDS, _FIXED, _REST, *warm_up, *shape)
 
     def found(self) -> Found:
-        start = self.start()
-        best = optimize.least_squares(
-            self._off,
-            start,
-            jac=self._slope,
-            bounds=(self._usual - _FURTHEST, self._usual + _FURTHEST),
-            loss="cauchy",
-            max_nfev=_ROUNDS,
-        )
-        logs = np.log([max(TINY, within(path, math.exp(log))) for path, log in zip(self._paths, best.x, strict=True)])
+        best = self._descend(self.start())
+        logs = np.log([max(TINY, within(path, math.exp(log))) for path, log in zip(self._paths, best, strict=True)])
         windows = len(self._recorded[Figure.BACKLOG])
         free = max(1, windows - len(self._paths))
-        noise = max(1.0, 2.0 * float(best.cost) / (free * len(Figure))) * _ALIKE
-        slope = np.asarray(best.jac, dtype=np.float64)
+        noise = max(1.0, 2.0 * self._loss(best) / (free * len(Figure))) * _ALIKE
+        # What is far off counts less, as it does in the loss.
+        slope = self._slope(best) * (1.0 + self._off(best) ** 2)[:, None] ** -0.25
         precision = slope.T @ slope / noise + np.diag(self._sds**-2.0)
         covariance = np.asarray(np.linalg.inv(precision), dtype=np.float64)
         return Found(paths=self._paths, logs=logs, covariance=covariance, windows=windows)
 
+    def _descend(self, logs: Floats) -> Floats:
+        """Step by step along each parameter, as long as that helps, with ever shorter steps.
+
+        No slopes: a simulated job lives by whole seconds, so that many a small step changes nothing.
+        """
+        lowest, highest = self._usual - _FURTHEST, self._usual + _FURTHEST
+        for step in _STEPS:
+            for _ in range(_ROUNDS):
+                before = logs
+                for index, sign in product(range(len(logs)), (1.0, -1.0)):
+                    tried = logs.copy()
+                    tried[index] = np.clip(tried[index] + sign * step, lowest[index], highest[index])
+                    if self._loss(tried) < self._loss(logs):
+                        logs = tried
+                if logs is before:
+                    break
+        return logs
+
     def start(self) -> Floats:
         """The best of a coarse grid, on the beginning of the run where that is long."""
         if self._until_s <= _LONGEST_FOR_START_S:
-            return min(self._starts(), key=lambda logs: self._loss(self._off(logs)))
-        return Search(self._recording, self._profile, _LONGEST_FOR_START_S).start()
+            return min(self._starts(), key=self._loss)
+        return Search(self._recording, self._profile, _LONGEST_FOR_START_S, speed_sd=self._speed_sd).start()
 
     def _starts(self) -> list[Floats]:
         """A coarse grid: from a start where the job drowns, no step leads anywhere."""
@@ -178,32 +229,11 @@ class Search:
             columns.append((self._off(higher) - self._off(lower)) / (2.0 * _STEP))
         return np.column_stack(columns)
 
-    @staticmethod
-    def _loss(off: Floats) -> float:
-        return float(np.log1p(off**2).sum())
+    def _loss(self, logs: Floats) -> float:
+        """Nearly the sum of what is off, so that no single window decides."""
+        return float((np.sqrt(1.0 + self._off(logs) ** 2) - 1.0).sum())
 
 
-def _unsettled(recording: Recording, until_s: float) -> list[tuple[float, float]]:
-    """When a real job was not itself: it warms up in ways that no simulator knows.
-
-    Not after an outage: nothing shows better what a job can do than how it catches up.
-    """
-    if recording.is_simulated:
-        return []
-    # Executors that leave disturb nobody.
-    felt = [
-        one
-        for one in recording.changes
-        if one.mechanism is not Mechanism.LIVE or one.target.executors > one.source.executors
-    ]
-    troubles = [(0.0, 0.0), *((one.requested_at_s, one.finished_at_s or one.requested_at_s) for one in felt)]
-    passed_over: list[tuple[float, float]] = []
-    middles = np.array([one.time_s - one.window_s / 2 for one in recording.observations if one.time_s <= until_s])
-    for settle_s in _UNSETTLED_S:
-        passed_over = [(begin_s, end_s + settle_s) for begin_s, end_s in troubles]
-        left = np.ones(len(middles), dtype=np.bool_)
-        for begin_s, end_s in passed_over:
-            left &= (middles < begin_s) | (middles >= end_s)
-        if left.mean() >= _ENOUGH:
-            return passed_over
-    return []
+def _unsettled(recording: Recording) -> list[tuple[float, float]]:
+    """When a real job was not itself: it had been started long before in ways that no recording knows."""
+    return [] if recording.is_simulated else [(0.0, _UNSETTLED_S)]

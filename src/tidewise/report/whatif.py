@@ -93,8 +93,13 @@ def _trust(answer: WhatIf) -> str:
     misfit = answer.explained.second_half
     if all(misfit.errors[figure] is None for figure in JUDGED):
         return f"{_TRUST[Trust.NOT]}. Its second half shows nothing that could be foretold."
+    explained = answer.explained
     trust = f"{_TRUST[misfit.trust]}. Fitted to the first half, it misses the second by {_off(misfit)}"
-    return f"{trust}; fitted to all of it, it misses that by {_off(answer.explained.whole)}."
+    if explained.calm.windows and explained.calm.windows < misfit.windows:
+        trust += f" (where nothing had broken or been changed lately, by {_off(explained.calm)})"
+    if explained.foretold.errors != misfit.errors:
+        trust += f"; where it has to foretell how long outages last as well, by {_off(explained.foretold)}"
+    return f"{trust}; fitted to all of it, it misses that by {_off(explained.whole)}."
 
 
 def _off(misfit: Misfit) -> str:
@@ -168,9 +173,12 @@ def misfit_table(answer: WhatIf) -> Table:
     )
     for name in ("", *JUDGED, "windows"):
         table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    explained = answer.explained
     for name, misfit in (
-        ("second half, from the first", answer.explained.second_half),
-        ("all of it", answer.explained.whole),
+        ("second half, from the first", explained.second_half),
+        ("its calm windows", explained.calm),
+        ("with outages foretold, too", explained.foretold),
+        ("all of it", explained.whole),
     ):
         table.add_row(name, *(_error(misfit, figure) for figure in JUDGED), str(misfit.windows))
     return table

@@ -27,6 +27,7 @@ class MicroBatches:
         self._profile = profile
         self._batch = batch
         self._conditions = conditions
+        self._is_always_alike = batch.fixed_core_s == 0.0 and not batch.fixed_warms_up
         self._rates: list[float] = rates.tolist()
         self._rates_array = rates
         self._cpu_s_per_record = profile.capacity.cpu_s_per_record
@@ -41,6 +42,8 @@ class MicroBatches:
         self._begun_s: float | None = None  # of the batch that is running
         self._ends_s = 0.0
         self._takes_to = 0.0
+        self._taken_s = 0.0  # when it was settled what it takes
+        self._planned_s: float | None = None  # the same for the first batch after a failure, where that was sooner
         self._last_begun_s = 0.0  # when the previous batch took its records
         self._priced_at = 0.0  # the capacity by which its end was reckoned
         self._work_share = 0.0  # of its time, the part that goes into records
@@ -61,6 +64,7 @@ class MicroBatches:
         if self._begun_s is not None and not replays:
             return max(at_s, self._ends_s)
         self._begun_s = None
+        self._planned_s = None
         return at_s
 
     def slow_down(self, from_s: float, until_s: float, share: float) -> None:
@@ -81,6 +85,10 @@ class MicroBatches:
         self._cpu_per_s *= before_s / left_s
         self._work_share *= before_s / left_s
         self._ends_s = now_s + left_s
+
+    def plan(self, at_s: float) -> None:
+        """While the job is down, settle at this time what its first batch will hold."""
+        self._planned_s = at_s
 
     def restored(self, at_s: float) -> None:
         """The job comes up again at this time."""
@@ -133,13 +141,19 @@ class MicroBatches:
     def _start(self, second: int, start: float) -> None:
         """Begin a batch with what has arrived by now, or look again later where that is nothing."""
         arrived = self._arrived_before[second] + self._rates[second] * (start - second)
+        self._taken_s = start
+        if self._planned_s is not None:
+            planned = self._arrived_before[int(self._planned_s)]
+            if self._committed < planned < arrived:
+                arrived, self._taken_s = planned, self._planned_s
+            self._planned_s = None
         waiting = arrived - self._committed
         capacity = self._conditions.capacity_per_s
         if waiting <= 0.0 or capacity <= 0.0:
             self._next_start_s = start + (self._interval_s or _POLL_S)
             self._last_begun_s = start  # whoever comes later has not waited for the batches that found nothing
             return
-        fixed_s = self._batch.fixed_s
+        fixed_s = self._batch.fixed_s if self._is_always_alike else self._fixed_s(start)
         work_s = self._work_s(start, waiting)
         takes_s = (fixed_s + work_s) * self._noise[second]
         self._begun_s = start
@@ -151,13 +165,24 @@ class MicroBatches:
 
     def _commit(self, begun: float, ends: float) -> None:
         self._committed = self._takes_to
-        self._commits.append((ends, self._committed, self._last_begun_s, begun, (ends - begun) * self._work_share))
-        self._last_begun_s = begun
+        taken = self._taken_s
+        self._commits.append((ends, self._committed, self._last_begun_s, taken, (ends - begun) * self._work_share))
+        self._last_begun_s = taken
         self._begun_s = None
         # The next batch starts at the next full interval, or at once when this one has outlasted it.
         interval_s = self._interval_s
         due = (begun // interval_s + 1.0) * interval_s if interval_s > 0 else ends
         self._next_start_s = ends if ends > due else due
+
+    def _fixed_s(self, start_s: float) -> float:
+        """What a batch that begins now takes before its first record."""
+        batch, conditions = self._batch, self._conditions
+        fixed_s = batch.fixed_s
+        if batch.fixed_core_s > 0.0:
+            fixed_s += batch.fixed_core_s / conditions.cores
+        if batch.fixed_warms_up and start_s < conditions.warm_until_s:
+            fixed_s /= max(_SLOWEST, conditions.speed_at(start_s, impaired=False))
+        return fixed_s
 
     def _work_s(self, start_s: float, records: float) -> float:
         """How long these records take from here on, while the job may still be warming up."""

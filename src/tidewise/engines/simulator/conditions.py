@@ -14,12 +14,15 @@ class Conditions:
 
     capacity_per_s: float = 0.0
     """At full speed, with the executors that are there."""
+    cores: float = 0.0
+    """Of these executors."""
     down_until_s: float = 0.0
     status: JobStatus = JobStatus.RUNNING
     """Why it is down, while it is."""
     warm_from_s: float = 0.0
     warm_until_s: float = 0.0
     warm_share: float = 1.0
+    cold_s_per_record: float = 0.0
     impaired_until_s: float = 0.0
     """Until a failure that has happened is noticed."""
     impaired_share: float = 1.0
@@ -40,6 +43,7 @@ class Conditions:
         self.warm_from_s = self.down_until_s
         self.warm_until_s = self.down_until_s + duration_left_s
         self.warm_share = share
+        self.cold_s_per_record = warm_up.cold_s_per_record  # of processes that go on, the share tells how cold they are
         self.impaired_until_s = min(self.impaired_until_s, at_s)
 
     def impair(self, at_s: float, until_s: float, share: float) -> None:
@@ -57,6 +61,7 @@ class Conditions:
         if self.warm_from_s <= time_s < self.warm_until_s:
             done = (time_s - self.warm_from_s) / (self.warm_until_s - self.warm_from_s)
             share = self.warm_share + (1.0 - self.warm_share) * done
+            share /= 1.0 + share * self.cold_s_per_record * (1.0 - done) * self.capacity_per_s
         if impaired and time_s < self.impaired_until_s:
             share *= self.impaired_share
         return share

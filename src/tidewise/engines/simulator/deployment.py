@@ -140,6 +140,8 @@ class Deployment:
         joined = max(0, target.executors - self.configuration.executors)
         self.running = min(target.executors, self.running + joined)
         self.configuration = self.paid = target
+        if joined:
+            self._take_in(at_s)
         self._finish(at_s, gap_s=0.0)
 
     def _begin_gap(self, at_s: float) -> None:
@@ -214,12 +216,14 @@ class Deployment:
         if lost:
             back_s = self._start_up_s(chance)
             self.running -= lost
-            self._timeline.at(at_s + back_s, lambda _: self._join(lost))
+            self._timeline.at(at_s + back_s, lambda now_s: self._join(lost, now_s))
             if self.running == 0:
                 downtime_s = max(downtime_s, back_s)  # nobody is left to go on
         if downtime_s > 0 or kind.replays:
             same = kind.warm_up.duration_s == 0.0
             self._go_down(at_s, downtime_s, JobStatus.DOWN, kind.warm_up, replays=kind.replays, same_processes=same)
+            if kind.plans_after_s is not None and kind.plans_after_s < downtime_s:
+                self._timeline.at(at_s + kind.plans_after_s, self._processing.plan)
 
     def _restart_with_fewer(self, at_s: float, back_s: float, adaptive: MechanismProfile, chance: Chance) -> None:
         """The job goes on without the executor that is away, until that is back."""
@@ -238,8 +242,11 @@ class Deployment:
         self._go_down(at_s, gap_s, JobStatus.DOWN, adaptive.warm_up, replays=adaptive.replays, same_processes=True)
         return self._conditions.down_until_s
 
-    def _join(self, executors: int) -> None:
+    def _join(self, executors: int, at_s: float) -> None:
+        before = self.running
         self.running = min(self.configuration.executors, self.running + executors)
+        if self.running > before:
+            self._take_in(at_s)
 
     # Both -----------------------------------------------------------------------------------------------------------
 
@@ -260,6 +267,13 @@ class Deployment:
         self._processing.restored(self._conditions.down_until_s)
         self.down.append((begins_s, self._conditions.down_until_s))
         return begins_s
+
+    def _take_in(self, at_s: float) -> None:
+        """The job stands still while executors that are new to it become ready for its batches."""
+        join_s = self._profile.live.join_s
+        if join_s > 0.0:
+            self._conditions.impair(at_s, at_s + join_s, 0.0)
+            self._processing.slow_down(at_s, at_s + join_s, 0.0)
 
     def _start_up_s(self, chance: Chance) -> float:
         return self._profile.live.start_s * chance.spread(self._profile.live.start_spread_share)

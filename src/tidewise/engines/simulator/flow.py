@@ -64,6 +64,9 @@ class ContinuousFlow:
     def slow_down(self, from_s: float, until_s: float, share: float) -> None:
         """Nothing is in the works for longer than a second: the conditions say it all."""
 
+    def plan(self, at_s: float) -> None:
+        """Nothing to settle: records are taken one by one."""
+
     def restored(self, at_s: float) -> None:
         """The job comes up again at this time; its checkpoints are counted from there."""
         self._restored_at_s = at_s

@@ -189,6 +189,7 @@ class SimulatedJob:
         self._memory_share = memory_share(memory, deployment.configuration, deployment.running, deployment.state_mib)
         capacity = capacity_per_s(self._profile.capacity, deployment.configuration, deployment.running)
         self._conditions.capacity_per_s = capacity * speed_under_pressure(memory, self._memory_share)
+        self._conditions.cores = deployment.running * deployment.configuration.cores_per_executor
         self._processing.run(first, stop, deployment.configuration.commit_interval_s)
         self._pay(first, stop)
         paid = deployment.paid

@@ -6,7 +6,7 @@ import hashlib
 import tomllib
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,6 +18,8 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 _ROUNDING = 1e-6
+_LATER = frozenset({"fixed_core_s", "fixed_warms_up", "join_s", "plans_after_s", "cold_s_per_record"})
+"""What a profile need not say: left out of its digest where it says nothing, so that digests of before still hold."""
 
 OUT_OF_MEMORY = "out-of-memory"
 """The failure kind that memory pressure sets off by itself."""
@@ -69,6 +71,10 @@ class BatchProfile(_Part):
     fixed_cpu_s: Seconds = 0.0
     noise_share: Share = 0.0
     """Spread of a batch's duration."""
+    fixed_core_s: Seconds = 0.0
+    """What every batch takes besides on one core of the executors; on more cores as much less."""
+    fixed_warms_up: bool = False
+    """Whether all of that takes longer, too, while a job that has just come up is slower."""
 
 
 class MemoryProfile(_Part):
@@ -96,6 +102,8 @@ class WarmUp(_Part):
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Capacity at the start, rising evenly to all of it."""
     duration_s: Seconds = 0.0
+    cold_s_per_record: Seconds = 0.0
+    """What each record takes besides at the start, whatever the capacity; falling evenly to nothing."""
 
 
 class MechanismProfile(_Part):
@@ -128,6 +136,8 @@ class LiveProfile(_Part):
     start_spread_share: Share = 0.0
     leave_s: Seconds = 1.2
     """A graceful good-bye."""
+    join_s: Seconds = 0.0
+    """For how long the job stands still when an executor joins: the batch waits for what is new."""
 
 
 class FailureProfile(_Part):
@@ -147,6 +157,9 @@ class FailureProfile(_Part):
     wait for it. None: it takes none away."""
     replays: bool = True
     """Whether work since the last commit is done again."""
+    plans_after_s: Seconds | None = None
+    """How long into the downtime it is settled what the first batch holds: what comes later waits for the second. None:
+    at its end."""
     warm_up: WarmUp = WarmUp()
 
 
@@ -231,7 +244,21 @@ class SimulatorProfile(_Part):
     @property
     def digest(self) -> str:
         """Names these very parameters, so that two runs can be told to have used the same."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:12]
+        return hashlib.sha256(self.model_dump_json(exclude=_unsaid(self)).encode()).hexdigest()[:12]
+
+
+def _unsaid(part: BaseModel) -> dict[str, Any]:
+    """Where a part says nothing of what it need not say, as pydantic has it named that is to be left out."""
+    found: dict[str, Any] = {}
+    for name in type(part).model_fields:
+        value = getattr(part, name)
+        if name in _LATER and value == type(part).model_fields[name].default:
+            found[name] = True
+        elif isinstance(value, BaseModel):
+            found[name] = _unsaid(value)
+        elif isinstance(value, dict):
+            found[name] = {key: _unsaid(inner) for key, inner in value.items()}
+    return found
 
 
 def shipped_profiles() -> list[str]:

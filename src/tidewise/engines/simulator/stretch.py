@@ -50,6 +50,9 @@ class Processing(Protocol):
     def slow_down(self, from_s: float, until_s: float, share: float) -> None:
         """What is in the works goes on at a share of its speed for a while."""
 
+    def plan(self, at_s: float) -> None:
+        """While the job is down, settle at this time what it takes first when it comes up again."""
+
     def restored(self, at_s: float) -> None:
         """The job comes up again at this time."""
 
