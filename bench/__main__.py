@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,11 +13,14 @@ from bench import (
     forecast_backtest,
     job_speed,
     paper_cluster,
+    policies,
+    policy_decision_time,
     producer_rate,
     qos_latency,
     qos_overload,
     qos_recovery,
     qos_recovery_spark,
+    real_spark,
     real_time,
     search_regret,
     simulator_speed,
@@ -28,12 +32,15 @@ from bench import (
     spark_recovery,
 )
 from bench.page import Bench, update_page
+from tidewise.core import BadInputError
 
 BENCHES: dict[str, Bench] = {
     "simulator-speed": simulator_speed.measure,
     "decision-time": decision_time.measure,
     "forecast-backtest": forecast_backtest.measure,
     "paper-cluster": paper_cluster.measure,
+    policies.NAME: policies.measure,
+    "policy-decision-time": policy_decision_time.measure,
     "spark-live": spark_live.measure,
     "spark-drain": spark_drain.measure,
     "spark-handover": spark_handover.measure,
@@ -41,6 +48,7 @@ BENCHES: dict[str, Bench] = {
     "spark-recovery": spark_recovery.measure,
     "spark-profile": spark_profile.measure,
     "spark-agent": spark_agent.measure,
+    real_spark.NAME: real_spark.measure,
     "job-speed": job_speed.measure,
     "real-time": real_time.measure,
     "producer": producer_rate.measure,
@@ -51,6 +59,8 @@ BENCHES: dict[str, Bench] = {
     "search-regret": search_regret.measure,
     "fleet": fleet.measure,
 }
+_ON_REQUEST = {real_spark.NAME}
+"""What is made of runs that take hours to come by."""
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
@@ -64,16 +74,27 @@ def main() -> None:
         default=None,
         help="a folder with ysb_18h.csv, ysb_profiles.csv and any loads; generated ones are used without it",
     )
+    policies.add_options(parser)
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHES]
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHES)}")
+    try:
+        wanted = policies.wanted_of(options)
+        _measure(options.names or [name for name in BENCHES if name not in _ON_REQUEST], options.traces, wanted)
+    except BadInputError as error:
+        parser.error(str(error))
+
+
+def _measure(names: Sequence[str], traces: Path | None, wanted: policies.Wanted) -> None:
     today = datetime.now(UTC).date().isoformat()
-    for name in options.names or BENCHES:
+    for name in names:
         print(f"\n== {name}", flush=True)
-        section = BENCHES[name](options.traces)
+        section = policies.measure(traces, wanted) if name == policies.NAME else BENCHES[name](traces)
         print(section)
-        given = "" if options.traces is None else " --traces FOLDER"
+        if name == policies.NAME and not wanted.is_whole:
+            continue
+        given = "" if traces is None else " --traces FOLDER"
         update_page(PAGE, name, section, command=f"python -m bench {name}{given}", date=today)
 
 

@@ -8,6 +8,8 @@ from tidewise.core import JobStatus, Observation
 
 _SHORTEST, _LONGEST = 2.0, 30.0
 """How long additions are kept, in times to settle."""
+_MISSED = 2.0
+"""What is added within so many times as long after something was taken away had better been kept."""
 _FORGOTTEN_S = 3600.0
 """After this long half of the impatience that was regretted is forgotten."""
 
@@ -43,7 +45,7 @@ class Patience:
         cores, before = observation.configuration.total_cores, last.configuration.total_cores
         # What is added to catch up after a failure is given back when that is done.
         if cores > before and now_s - self._failed_at_s > self._shortest_s:
-            if now_s - self._taken_at_s < self._keep_s:
+            if now_s - self._taken_at_s < _MISSED * self._keep_s:
                 self._keep_s = min(self._longest_s, 2.0 * self._keep_s)
             self._added_at_s = now_s
         elif cores < before:

@@ -1,0 +1,224 @@
+"""The worlds in which the policies are compared, and the plan for each load: the shipped one with another load."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from bench.policies_loads import DAY_S, Offered, drawn, generated, peak_of, planned, recorded
+from tidewise.core import Mechanism
+from tidewise.engines.simulator import SimulatorProfile, load_profile
+from tidewise.engines.simulator.profile_file import profile_to_toml
+from tidewise.experiments import Experiment, find_plan
+from tidewise.experiments.plan import read_plan
+from tidewise.experiments.toml_file import TomlFile
+
+OURS = "tidewise"
+MAIN = "ysb"
+_PROMISE_STEP = 0.005
+"""Where nobody could keep the promise, it is lowered to a multiple of this ..."""
+_ROOM = 0.005
+"""... that leaves so much to what static keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goals:
+    """What tidewise is to reach with ysb, everything counted; None: nothing is asked."""
+
+    points: float
+    """So much may the share of good seconds be below that of static, in points."""
+    core_share: float | None = None
+    """Of static."""
+    gib_share: float
+    over_bound: float = 1.25
+    """Core-hours over those of the hindsight bound."""
+    over_fixed: float | None = None
+    """Core-hours over those of best-fixed."""
+    changes: float | None = None
+    recovery_s: float = 180.0
+    cheapest: bool = False
+    """Whether it is to be cheaper than every other policy at no worse quality, on every load."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """A simulated cluster with a job, and what is asked there."""
+
+    name: str
+    """That of its profile."""
+    plan: str
+    ours: Mapping[str, JsonValue]
+    """Tidewise as the plan would write it, where the shipped one has no such policy."""
+    mechanisms: tuple[Mechanism, ...] | None
+    """Those that tidewise may use, and so the bound; None: all."""
+    goals: Goals
+
+
+WORLDS = (
+    World(
+        name="paper-cluster",
+        plan="paper",
+        ours={"policy": OURS, "continuous": True, "mechanism": "redeploy"},
+        mechanisms=(Mechanism.REDEPLOY,),
+        goals=Goals(points=2.5, gib_share=0.15, over_fixed=0.95, changes=15),
+    ),
+    World(
+        name="spark-local",
+        plan="paper-spark",
+        ours={"policy": OURS},
+        mechanisms=None,
+        goals=Goals(points=0.5, core_share=0.45, gib_share=0.25, cheapest=True),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variation:
+    """The same job on a cluster that differs from what its profile says; no policy knows."""
+
+    name: str
+    words: str
+    capacity: float = 1.0
+    """A factor."""
+    downtime_s: float | None = None
+    """Median downtime of the failures; None: that of the profile."""
+
+    def of(self, profile: SimulatorProfile, kinds: Sequence[str]) -> SimulatorProfile:
+        """The profile with this difference; `kinds`: the failures that are injected."""
+        whole = profile.model_dump(mode="json")
+        whole["name"] = f"{profile.name}-{self.name}"
+        whole["capacity"]["records_per_core_s"] *= self.capacity
+        # A record costs as much more CPU as a core does fewer of them.
+        whole["capacity"]["cpu_s_per_record"] /= self.capacity
+        for kind in kinds if self.downtime_s is not None else ():
+            whole["failures"][kind]["downtime_s"] = self.downtime_s
+        return SimulatorProfile.model_validate(whole)
+
+
+VARIATIONS = (
+    Variation(name="capacity-0.8", words="capacity x0.8", capacity=0.8),
+    Variation(name="capacity-1.2", words="capacity x1.2", capacity=1.2),
+    *(Variation(name=f"downtime-{s}s", words=f"failure downtimes of {s} s", downtime_s=float(s)) for s in (5, 23, 40)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """One load in one world, with its plan on disk."""
+
+    world: World
+    load: str
+    words: str
+    varied: bool
+    """Whether the cluster is not as its profile says."""
+    plan: Path
+    policies: tuple[str, ...]
+    """Those that the plan has, by their labels."""
+
+
+def offered(world: World, traces: Path | None) -> list[Offered]:
+    """Every load of this world, ysb first."""
+    every_s = read_plan(TomlFile(find_plan(world.plan))).control.decide_every
+    return [*planned(shipped_plan(world)["loads"], traces), *recorded(traces), *generated(every_s), *drawn()]
+
+
+def shipped_plan(world: World) -> dict[str, Any]:
+    """The plan of this world as it is written."""
+    return tomllib.loads(find_plan(world.plan).read_text(encoding="utf-8"))
+
+
+def scene_names(world: World, traces: Path | None) -> list[str]:
+    """What can be run in this world: its loads, and the variations of ysb."""
+    return [*(load.name for load in offered(world, traces)), *(f"{MAIN}-{one.name}" for one in VARIATIONS)]
+
+
+def make_scene(world: World, name: str, *, traces: Path | None, hours: float | None, folder: Path) -> Scene:
+    """The plan of this load in a folder of its own below this one; a varied profile lies beside it."""
+    loads = {load.name: load for load in offered(world, traces)}
+    variation = next((one for one in VARIATIONS if name == f"{MAIN}-{one.name}"), None)
+    load = loads[name if variation is None else MAIN]
+    table = {**load.scaled(peak_of(loads[MAIN].table)), "name": name}
+    home = folder / world.name / name
+    home.mkdir(parents=True, exist_ok=True)
+    shipped = shipped_plan(world)
+    if variation is not None:
+        kinds = shipped["failures"]["kind"]
+        profile = variation.of(load_profile(world.name), [kinds] if isinstance(kinds, str) else kinds)
+        preface = f"{world.name} with {variation.words}."
+        (home / "profile.toml").write_text(profile_to_toml(profile, preface=preface), encoding="utf-8")
+        table["profile"] = "profile.toml"
+    plan = compose(shipped, world=world, load=table, hours=hours)
+    path = home / "plan.toml"
+    path.write_text(to_toml(plan), encoding="utf-8")
+    words = load.words if variation is None else variation.words
+    promises = keepable(Experiment(path), name)
+    if promises is not None:
+        path.write_text(to_toml({**plan, "loads": [{**table, "promises": promises}]}), encoding="utf-8")
+        words += f"; promised are {100 * float(str(promises['good_share'])):g} %, as static keeps no more"
+    policies = tuple(one.label for one in read_plan(TomlFile(path)).policies)
+    return Scene(world=world, load=name, words=words, varied=variation is not None, plan=path, policies=policies)
+
+
+def compose(
+    shipped: Mapping[str, JsonValue], *, world: World, load: Mapping[str, JsonValue], hours: float | None
+) -> dict[str, JsonValue]:
+    """The shipped plan with this load alone, and with tidewise where it has none."""
+    policies = shipped["policies"]
+    assert isinstance(policies, list)
+    has_ours = any(isinstance(one, dict) and one.get("policy") == OURS for one in policies)
+    return {
+        **shipped,
+        "name": f"{shipped['name']}-policies",
+        "seeds": [1],
+        "duration": f"{DAY_S if hours is None else round(3600 * hours)}s",
+        "loads": [dict(load)],
+        "policies": [*policies, *([] if has_ours else [dict(world.ours)])],
+    }
+
+
+def keepable(experiment: Experiment, load: str) -> dict[str, JsonValue] | None:
+    """Promises that static could keep on this load; None where it keeps those of the plan."""
+    promised = experiment.ground(load).promises
+    share, _ = experiment.trial(load, 1).hindsight.verdict(experiment.start)
+    if share >= promised.good_share or promised.latency_p95_s is None:
+        return None
+    lower = math.floor((share - _ROOM) / _PROMISE_STEP) * _PROMISE_STEP
+    table: dict[str, JsonValue] = {"latency_p95": f"{promised.latency_p95_s:g}s", "good_share": round(lower, 6)}
+    return table if promised.recovery_s is None else {**table, "recovery": f"{promised.recovery_s:g}s"}
+
+
+def to_toml(plan: Mapping[str, JsonValue]) -> str:
+    """A plan as text."""
+    plain = {key: value for key, value in plan.items() if not _is_tables(value)}
+    lines = [_line(key, value) for key, value in plain.items()]
+    for key, value in plan.items():
+        if isinstance(value, dict):
+            lines += ["", f"[{key}]", *(_line(*one) for one in value.items())]
+        elif isinstance(value, list) and _is_tables(value):
+            for table in value:
+                assert isinstance(table, dict)
+                lines += ["", f"[[{key}]]", *(_line(*one) for one in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _is_tables(value: JsonValue) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+
+
+def _line(key: str, value: JsonValue) -> str:
+    return f"{json.dumps(key)} = {_inline(value)}"
+
+
+def _inline(value: JsonValue) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(_line(*one) for one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return json.dumps(value)
