@@ -42,7 +42,7 @@ def run_sequence(
     p95: bool = False,
     deployed_for: Mechanism | None = None,
 ) -> Ran:
-    """Run it; a wish that comes while a change is on is not heard."""
+    """Run it; a wish that comes while a change is on is not heard, and one for what is there already is none."""
     simulator = Simulator(profile=profile, rates_per_s=rates, seed=seed, report_every_s=15, deployed_for=deployed_for)
     job = simulator.launch(start)
     happenings: list[tuple[float, int, Wish | FaultRecord]] = [(float(wish[0]), 1, wish) for wish in wishes]
@@ -51,6 +51,8 @@ def run_sequence(
         simulator.clock.wait_until(at_s)
         if isinstance(what, FaultRecord):
             job.inject(what.kind)
+            continue
+        if what[1] == job.observed():
             continue
         try:
             job.change(change(f"at-{at_s}", start, what[1], what[2]))

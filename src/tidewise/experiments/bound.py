@@ -1,46 +1,54 @@
 """The hindsight bound: what no policy can be cheaper than, had it known the load and the failures.
 
-Dynamic programming over the moments at which a policy may decide, with the configuration and the backlog as state. It
-is to stay below every run of the simulator at no more bad seconds, so it errs to the good where it does not know:
+Dynamic programming over the moments at which a policy may decide, with the configuration, the backlog and the number of
+changes as state. It is to stay below every run of the simulator at no more bad seconds, so it errs to the good where it
+does not know:
 
 - Backlogs are rounded down, at every step.
-- Nothing that was done is done again after a failure, and commit intervals make no difference but by what
+- Nothing that was done is done again after a failure or a change, and commit intervals make no difference but by what
   checkpoints take. No change fails, no executor runs out of memory.
-- A change has the best luck that a change of this seed can have; failures have the luck they really have. The gap of a
-  change that meets a downtime passes within it. Changes leave no warming up behind.
-- Capacity is its mean: the noise from one second to the next is left out, and so is the noise of a batch's length. With
-  noise the bound holds in the mean only, and a very lucky run may lie below it.
-- Latency noise is taken to the good, and the short queues within a second are left out.
-- Micro-batches: records are in time only if batches are short, and every batch has its fixed cost: where no second
-  is bad, at least `2 x fixed / limit` of the time goes into it, and each bad second gives one second's part of that
-  back. That holds over a whole run, and is asked of every step. Batches are otherwise a flow.
+- Where every change has a gap, the first changes have the luck they really have, by their number. Those beyond, and all
+  where executors join and leave, have the best luck that a change of this seed can have. Failures have the luck they
+  really have. Changes leave no warming up behind. Bad seconds between a gap and the next decision are counted as for a
+  job that had no backlog before the gap.
+- Continuous: the noise of capacity and latency is that of this seed, second by second. A second that ends with nothing
+  to do is good.
+- Micro-batches: bad seconds are what long batches cost, by lines below what can be done: see `bound_batches`. Batches
+  are otherwise a flow. Without noise that holds for every run, with noise in the mean only: a very lucky run may lie
+  below the bound.
 - A recovery is watched only where neither another failure nor the end of the run is near; a job whose latency may have
   been unusual before a failure, or that is restarted meanwhile, is not held to the limit.
+- The largest configurations are taken together: the price of the cheapest, the speed of the fastest. Where executors
+  join and leave, a handover to more or fewer of them is looked at around failures only.
 - No profile is ever paid for.
+
+How far that is from what can be done is told by a sequence that keeps quality and promises in the simulator: `achieve`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tidewise.core import BadInputError, Configuration, ConfigurationSpace, Mechanism, Prices, Promises
 from tidewise.core.checks import require, require_finite
 from tidewise.engines.simulator import SimulatorProfile
+from tidewise.experiments.bound_batches import Trade, trades_of
 from tidewise.experiments.bound_choices import Choices, choose
 from tidewise.experiments.bound_course import Course, outages_of, state_range
-from tidewise.experiments.bound_moves import Move, moves_of
+from tidewise.experiments.bound_moves import Moves, moves_of
 from tidewise.experiments.bound_path import Stage, Way, follow
-from tidewise.experiments.bound_search import Search
-from tidewise.experiments.bound_stretch import Levels
+from tidewise.experiments.bound_replay import Replayed, replay
+from tidewise.experiments.bound_search import Search, Solved
+from tidewise.experiments.bound_stretch import Landing, Levels
 from tidewise.experiments.record import FaultRecord
 from tidewise.experiments.series import FloatArray
 
 Objective = Literal["cores", "money"]
 _HOUR_S = 3600.0
-_FINEST_SHARE = 0.02
+_FINEST_SHARE = 0.005
 """The first level of backlog, as a share of what a core does in one step."""
 _LEVEL_SHARE = 0.015
 """Between two levels far up."""
@@ -48,7 +56,7 @@ _ROUGHER = 4.0
 """The price of a bad second is searched for with levels this many times as far apart: any price gives a bound."""
 _OUTAGES = 3.0
 """Backlogs are told apart up to what arrives at most in so many of the longest downtimes, and a minute."""
-_FIRST_PRICE = 30.0
+_FIRST_PRICE = 70.0
 """Of a bad second, in core-seconds: where the search begins."""
 _FACTOR = 4.0
 """How far apart the first prices are."""
@@ -60,6 +68,13 @@ _DEARER = 1.3
 """Where the sequence has too many bad seconds after all, the next one pays so much more for each."""
 _SEQUENCES = 3
 """So many sequences are tried at most."""
+_CAUTION = (
+    *((0.0, 1.0), (0.02, 1.2), (0.04, 1.4), (0.06, 1.6), (0.09, 1.8), (0.13, 2.0)),
+    *((0.17, 2.2), (0.21, 2.4), (0.25, 2.6), (0.3, 3.0), (0.4, 3.5)),
+)
+"""By how much more load, and by which factor of the price of a bad second, sequences are looked for that can be run."""
+_FIRST_CAUTION = 2
+"""Which of them is tried first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +109,22 @@ class Bound:
     keeps_quality: bool
     """Whether the sequence has no more bad seconds than allowed; where none was found, it is the nearest one."""
     stages: tuple[Stage, ...]
+    achieved: Replayed | None = None
+    """A sequence that keeps quality and promises in the simulator: the best possible lies between `at_least` and this.
+
+    None: it was not asked for, or none was found.
+    """
 
     @property
     def changes(self) -> int:
         return len(self.stages) - 1
+
+    @property
+    def at_most(self) -> float | None:
+        """What `at_least` is the bound of, for the sequence that was achieved."""
+        if self.achieved is None:
+            return None
+        return self.achieved.core_hours if self.objective == "cores" else self.achieved.money
 
     @property
     def reached(self) -> float:
@@ -129,84 +156,67 @@ def hindsight_bound(
     decide_every_s: float = 15.0,
     objective: Objective = "cores",
     controlled: bool = True,
+    max_changes: int | None = None,
     usual_luck: bool = False,
     resolution: float = 1.0,
+    achieve: bool = False,
 ) -> Bound:
     """The bound for runs that begin with `start` (None: with whatever is best) and change the job at given moments.
 
     For any price of a bad second, the least of cost and priced seconds, less the price of those allowed, is a lower
     bound of what every sequence with no more bad seconds costs; the price is searched for at which it is highest.
     `mechanisms`: those a policy may use, all of the profile if not given. `controlled`: whether a controller is paid
-    for, as it is where a policy changes the job. `usual_luck`: changes take as long as they usually do; that is nearer
-    to what can be reached, but a run whose changes are lucky may lie below it. `resolution`: more of it tells smaller
-    backlogs apart. Where nobody can keep the quality, the bound is as high as the search went, or infinite.
+    for, as it is where a policy changes the job. `max_changes`: no sequence may have more. `usual_luck`: changes take
+    as long as they usually do; that is nearer to what can be reached, but a run whose changes are lucky may lie below.
+    `resolution`: more of it tells smaller backlogs apart. `achieve`: look for a sequence as well that the simulator
+    shows to keep quality and promises, which takes about as long again. Where nobody can keep the quality, the bound
+    is as high as the search went, or infinite.
     """
     require(decide_every_s >= 1 and decide_every_s == int(decide_every_s), "decide_every_s must be full seconds")
     require(resolution > 0, f"resolution must be above 0, not {resolution:g}")
+    require(max_changes is None or max_changes >= 0, f"max_changes must not be below 0, as {max_changes} is")
     unknown = [fault.kind for fault in faults if fault.kind not in profile.failures]
     if unknown:
         raise BadInputError(f"the profile {profile.name} knows no fault {unknown[0]!r}")
     offered = tuple(profile.mechanisms)
-    used = offered if mechanisms is None else tuple(one for one in mechanisms if one in offered)
-    step_s = int(decide_every_s)
     cores, money = (1.0 / _HOUR_S, 0.0), (prices.core_hour / _HOUR_S, prices.gib_hour / 1024 / _HOUR_S)
-    per_s = (cores, money) if objective == "cores" else (money, cores)
-    outages = outages_of(profile, faults, seed, used)
-    states = state_range(profile, rates_per_s)
-    choices = choose(
-        profile=profile,
-        space=space,
-        start=start,
-        mechanisms=used,
-        prices_per_s=per_s,
-        lost=max((outage.lost for outage in outages), default=0),
-        state_mib=states,
-    )
-    moves = moves_of(
+    used = offered if mechanisms is None else tuple(one for one in mechanisms if one in offered)
+    down_s = sum(outage.up_s - outage.noticed_s for outage in outages_of(profile, faults, seed, used))
+    trades = trades_of(
         profile,
-        used,
-        seed=seed,
-        steps=-(-len(rates_per_s) // step_s),
-        step_s=step_s,
-        bad_s=quality.bad_s,
-        least_state_mib=states[0],
-        usual_luck=usual_luck,
-    )
-    longest = max((move.steps for move in moves), default=1)
-    course = Course(
-        profile=profile,
-        choices=choices,
-        rates_per_s=rates_per_s,
-        faults=faults,
-        outages=outages,
         limit_s=quality.limit_s,
         on_p95=quality.on == "p95",
+        seed=seed,
+        intervals_s=sorted({*space.commit_interval_s, *([] if start is None else [start.commit_interval_s])}),
+        bad_share=max(0.0, quality.bad_s - down_s) / len(rates_per_s) / 2,
+    )
+    trial = _Trial(
+        profile=profile,
+        rates_per_s=rates_per_s,
+        faults=tuple(faults),
+        space=space,
         recovery_s=promises.recovery_s,
-        step_s=step_s,
-        beyond_s=(longest + 1) * step_s,
+        start=start,
+        quality=quality,
+        seed=seed,
+        mechanisms=used,
+        step_s=int(decide_every_s),
+        per_s=(cores, money) if objective == "cores" else (money, cores),
+        max_changes=max_changes,
+        resolution=resolution,
+        trades=trades,
     )
-    downtimes_s = [outage.up_s - outage.noticed_s for outage in outages] + [move.gap_s for move in moves]
-    problem = _Problem(
-        course=course,
-        choices=choices,
-        moves=moves,
-        driver_per_s=profile.driver.cores * per_s[0][0] + profile.driver.memory_mib * per_s[0][1],
-        finest=_FINEST_SHARE * profile.capacity.records_per_core_s * step_s / resolution,
-        share=_LEVEL_SHARE / resolution,
-        most=float(rates_per_s.max()) * (_OUTAGES * max(downtimes_s, default=0.0) + 60.0),
-        first=None if start is None else choices.configurations.index(start),
-        allowed_s=quality.bad_s,
-    )
-    least, way = problem.highest(_FIRST_PRICE * (per_s[0][0] + 1024 * per_s[0][1]))
+    per_core_s, per_mib_s = trial.per_s[0]
+    least, way, price = trial.problem(usual_luck=usual_luck).highest(_FIRST_PRICE * (per_core_s + 1024 * per_mib_s))
     fixed = [profile.driver, profile.controller] if controlled else [profile.driver]
     seconds = len(rates_per_s)
     fixed_core_s = sum(one.cores for one in fixed) * seconds
     fixed_mib_s = sum(one.memory_mib for one in fixed) * seconds
     core_s = way.core_s + fixed_core_s + profile.driver.cores * way.double_s
     mib_s = way.memory_mib_s + fixed_mib_s + profile.driver.memory_mib * way.double_s
-    return Bound(
+    found = Bound(
         objective=objective,
-        at_least=least + per_s[0][0] * fixed_core_s + per_s[0][1] * fixed_mib_s,
+        at_least=least + per_core_s * fixed_core_s + per_mib_s * fixed_mib_s,
         core_hours=core_s / _HOUR_S,
         gib_hours=mib_s / 1024 / _HOUR_S,
         money=prices.cost(core_s=core_s, memory_mib_s=mib_s),
@@ -214,6 +224,132 @@ def hindsight_bound(
         keeps_quality=way.bad_s <= quality.bad_s,
         stages=way.stages,
     )
+    if not achieve:
+        return found
+    return replace(found, achieved=_achieved(trial, price, way.stages, prices, controlled=controlled))
+
+
+def _achieved(
+    trial: _Trial, price: float, stages: Sequence[Stage], prices: Prices, *, controlled: bool
+) -> Replayed | None:
+    """The cheapest sequence that was found to keep the quality in the simulator.
+
+    After the bound's own, sequences for more load than there is: for the least more that is enough, found by halving.
+    """
+
+    def run(stages: Sequence[Stage]) -> Replayed:
+        return replay(
+            stages,
+            profile=trial.profile,
+            rates_per_s=trial.rates_per_s,
+            faults=trial.faults,
+            seed=trial.seed,
+            limit_s=trial.quality.limit_s,
+            on_p95=trial.quality.on == "p95",
+            prices=prices,
+            controlled=controlled,
+        )
+
+    first = run(stages)
+    if trial.is_kept_by(first):
+        return first
+    kept = []
+    low, high, middle = 0, len(_CAUTION), _FIRST_CAUTION
+    while low < high:
+        margin, factor = _CAUTION[middle]
+        ran = run(trial.problem(margin=margin).cautious(price * factor).stages)
+        if trial.is_kept_by(ran):
+            kept.append(ran)
+            high = middle
+        else:
+            low = middle + 1
+        middle = (low + high) // 2
+    core, mib = trial.per_s[0]
+    return min(kept, key=lambda ran: ran.core_hours * core + ran.gib_hours * 1024 * mib, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Trial:
+    """What is asked."""
+
+    profile: SimulatorProfile
+    rates_per_s: FloatArray
+    faults: tuple[FaultRecord, ...]
+    space: ConfigurationSpace
+    recovery_s: float | None
+    start: Configuration | None
+    quality: Quality
+    seed: int
+    mechanisms: tuple[Mechanism, ...]
+    step_s: int
+    per_s: tuple[tuple[float, float], tuple[float, float]]
+    """Prices of a core and of a MiB: in what is kept low, then in what decides between equals."""
+    max_changes: int | None
+    resolution: float
+    trades: tuple[Trade, ...]
+
+    def is_kept_by(self, ran: Replayed) -> bool:
+        """Whether a run has the quality, and keeps the other promises."""
+        late = self.recovery_s is not None and ran.recovery_s > self.recovery_s
+        often = self.max_changes is not None and ran.changes > self.max_changes
+        return ran.bad_s <= self.quality.bad_s and not late and not often
+
+    def problem(self, *, usual_luck: bool = False, margin: float | None = None) -> _Problem:
+        """`margin`: for a sequence that is to be run, so that nothing is taken to the good, with so much more load."""
+        profile, quality = self.profile, self.quality
+        rates_per_s = self.rates_per_s * (1.0 + (margin or 0.0))
+        outages = outages_of(profile, self.faults, self.seed, self.mechanisms)
+        states = state_range(profile, rates_per_s)
+        choices = choose(
+            profile=profile,
+            space=self.space,
+            start=self.start,
+            mechanisms=self.mechanisms,
+            prices_per_s=self.per_s,
+            lost=max((outage.lost for outage in outages), default=0),
+            state_mib=states,
+            only_real=margin is not None,
+        )
+        moves = moves_of(
+            profile,
+            self.mechanisms,
+            seed=self.seed,
+            steps=-(-len(rates_per_s) // self.step_s),
+            bad_s=quality.bad_s,
+            least_state_mib=states[0],
+            # Where changes do not have their own luck, what is to be run had better not count on the best.
+            usual_luck=usual_luck or (margin is not None and Mechanism.LIVE in self.mechanisms),
+            max_changes=self.max_changes,
+        )
+        downtimes_s = [outage.up_s - outage.noticed_s for outage in outages]
+        course = Course(
+            profile=profile,
+            choices=choices,
+            rates_per_s=rates_per_s,
+            faults=self.faults,
+            outages=outages,
+            limit_s=quality.limit_s,
+            on_p95=quality.on == "p95",
+            recovery_s=self.recovery_s,
+            step_s=self.step_s,
+            farthest=2 + int((moves.longest_s + max(downtimes_s, default=0.0)) / self.step_s),
+            seed=self.seed,
+            trades=self.trades,
+            cautious=margin is not None,
+        )
+        downtimes_s += [gap_s for move in moves.kinds for gap_s in move.gaps_s]
+        driver, (per_core_s, per_mib_s) = profile.driver, self.per_s[0]
+        return _Problem(
+            course=course,
+            choices=choices,
+            moves=moves,
+            driver_per_s=driver.cores * per_core_s + driver.memory_mib * per_mib_s,
+            finest=_FINEST_SHARE * profile.capacity.records_per_core_s * self.step_s / self.resolution,
+            share=_LEVEL_SHARE / self.resolution,
+            most=float(rates_per_s.max()) * (_OUTAGES * max(downtimes_s, default=0.0) + 60.0),
+            first=None if self.start is None else choices.configurations.index(self.start),
+            allowed_s=quality.bad_s,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -222,7 +358,7 @@ class _Problem:
 
     course: Course
     choices: Choices
-    moves: tuple[Move, ...]
+    moves: Moves
     driver_per_s: float
     finest: float
     share: float
@@ -230,35 +366,37 @@ class _Problem:
     first: int | None
     """The choice that the job starts with; None: any."""
     allowed_s: float
+    landings: dict[tuple[int, int, float], Landing] = field(default_factory=dict)
+    """Those that are known: they are the same whatever levels a search has."""
 
-    def highest(self, price: float) -> tuple[float, Way]:
-        """The best bound over the prices of a bad second, and the cheapest sequence seen that keeps the quality.
+    def highest(self, price: float) -> tuple[float, Way, float]:
+        """The best bound over the prices of a bad second, the best sequence seen, and the price at which it was.
 
         `price`: where to begin.
         """
-        rough, fine = self._levels(_ROUGHER), self._levels(1.0)
-        best = self._best_price(self._search(rough), price)
-        search = self._search(fine)
-        least, price = -math.inf, best
-        ways = []
-        for _ in range(_SEQUENCES):
-            values, advice = search.solve(price, advise=True)
-            start = int(values.argmin()) if self.first is None else self.first
-            least = max(least, float(values[start]) - price * self.allowed_s)
-            way = follow(
-                advice,
-                search=search,
-                course=self.course,
-                choices=self.choices,
-                moves=self.moves,
-                levels=fine,
-                start=start,
-            )
-            ways.append(way)
-            if way.bad_s <= self.allowed_s:
-                break
+        rough = self._search(self._levels(_ROUGHER))
+        best = self._best_price(rough, price)
+        fine = self._search(self._levels(1.0))
+        solved = fine.solve(best, keep=True)
+        least = self._first_of(solved) - best * self.allowed_s
+        ways = [self._way(fine, solved)]
+        price = best
+        while ways[-1].bad_s > self.allowed_s and len(ways) < _SEQUENCES:
             price *= _DEARER
-        return least, min(ways, key=lambda way: (max(0.0, way.bad_s - self.allowed_s), way.cost))
+            ways.append(self._way(rough, rough.solve(price, keep=True)))
+        return least, min(ways, key=lambda way: (max(0.0, way.bad_s - self.allowed_s), way.cost)), best
+
+    def cautious(self, price: float) -> Way:
+        """A sequence at this price of a bad second, backlogs rounded to the nearest level."""
+        search = self._search(self._levels(_ROUGHER, rounding=0.5))
+        return self._way(search, search.solve(price, keep=True))
+
+    def _first_of(self, solved: Solved) -> float:
+        return float(solved.least.min() if self.first is None else solved.least[self.first])
+
+    def _way(self, search: Search, solved: Solved) -> Way:
+        start = int(solved.least.argmin()) if self.first is None else self.first
+        return follow(solved, search=search, course=self.course, choices=self.choices, moves=self.moves, start=start)
 
     def _best_price(self, search: Search, price: float) -> float:
         """Where the bound, which is concave in the price, is highest: looked for by factors that become smaller."""
@@ -266,9 +404,7 @@ class _Problem:
 
         def bound_at(price: float) -> float:
             if price not in known:
-                values, _ = search.solve(price, advise=False)
-                known[price] = float(values.min() if self.first is None else values[self.first])
-                known[price] -= price * self.allowed_s
+                known[price] = self._first_of(search.solve(price)) - price * self.allowed_s
             return known[price]
 
         factor = _FACTOR
@@ -279,13 +415,20 @@ class _Problem:
             elif bound_at(down) > bound_at(price):
                 price = down
             else:
-                factor = math.sqrt(factor)
+                factor = math.cbrt(factor)
         return price
 
-    def _levels(self, rougher: float) -> Levels:
-        return Levels.up_to(self.most, finest=self.finest * rougher, share=self.share * rougher)
+    def _levels(self, rougher: float, *, rounding: float = 0.0) -> Levels:
+        # Near none, where a job mostly is, a step that adds less than the first level would add nothing.
+        finest, share = self.finest * math.sqrt(rougher), self.share * rougher
+        return Levels.up_to(self.most, finest=finest, share=share, rounding=rounding)
 
     def _search(self, levels: Levels) -> Search:
         return Search(
-            course=self.course, choices=self.choices, moves=self.moves, levels=levels, driver_per_s=self.driver_per_s
+            course=self.course,
+            choices=self.choices,
+            moves=self.moves,
+            levels=levels,
+            driver_per_s=self.driver_per_s,
+            landings=self.landings,
         )

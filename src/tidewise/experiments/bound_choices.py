@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,12 +15,19 @@ from tidewise.experiments.series import FloatArray
 _SIZE = frozenset({Parameter.SLOTS_PER_EXECUTOR, Parameter.CORES_PER_EXECUTOR, Parameter.MEMORY_MIB_PER_EXECUTOR})
 """What a mechanism that only adds and removes executors leaves as it is."""
 
+_TOLD_APART = 26
+"""Of those that matter, so many of the cheapest are told apart."""
+_NEAR = 1.25
+"""Dearer ones are taken together up to this factor."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choices:
     """Configurations in families (the same executors, more or fewer of them), ascending within each."""
 
     configurations: tuple[Configuration, ...]
+    fastest: tuple[tuple[Configuration, ...], ...]
+    """By which each is taken to be as fast as the fastest of these: large ones stand for some that are dearer."""
     families: tuple[slice, ...]
     """Where each family lies."""
     price_per_s: FloatArray
@@ -48,6 +55,11 @@ def capacity_of(profile: SimulatorProfile, configuration: Configuration, lost: i
     return full * max(0.0, 1.0 - pause)
 
 
+def fastest_of(profile: SimulatorProfile, group: Sequence[Configuration], lost: int = 0) -> float:
+    """Mean records/s of the fastest with so many executors away."""
+    return max(capacity_of(profile, one, lost) for one in group)
+
+
 def choose(
     *,
     profile: SimulatorProfile,
@@ -57,11 +69,13 @@ def choose(
     prices_per_s: Sequence[tuple[float, float]],
     lost: int,
     state_mib: tuple[float, float],
+    only_real: bool = False,
 ) -> Choices:
     """All that matter out of a space, and where the job starts.
 
     `prices_per_s`: of a core and of a MiB, in what is kept low, then in what decides between equals. `lost`: the most
-    executors that a failure takes away. `state_mib`: the least and the most.
+    executors that a failure takes away. `state_mib`: the least and the most. `only_real`: without those that stand for
+    dearer ones, which nobody can deploy.
 
     A configuration is left out where another costs no more, is no slower (with executors lost either), and has no more
     of its memory in use at any size of the state, if every mechanism leads to the other as well. Where mechanisms stay
@@ -77,17 +91,67 @@ def choose(
     kept = [members for members, needed in zip(families.values(), _unbeaten(measured, first), strict=True) if needed]
     if start is not None and not any(reaches_all(one) for one in mechanisms):
         kept = [members for members in kept if start in members]
-    ordered = [sorted(members, key=lambda one: one.executors) for members in kept]
+    core, mib = prices_per_s[0]
+
+    def price(one: Configuration) -> float:
+        return core * one.total_cores + mib * one.total_memory_mib
+
+    ordered = [sorted(members, key=lambda one: (one.executors, price(one))) for members in kept]
     if not ordered:
         raise BadInputError("no configuration is left for the bound: give a space with at least one")
-    ends = np.cumsum([len(members) for members in ordered]).tolist()
-    configurations = tuple(one for members in ordered for one in members)
-    core, mib = prices_per_s[0]
+    candidates = [one for members in families.values() for one in members]
+    rows = dict(zip(candidates, np.delete(np.concatenate(measured), 1, axis=1), strict=True))
+    grouped = _with_few_large_ones(ordered, start, price, rows if within_families else None, only_real=only_real)
+    ends = np.cumsum([len(members) for members in grouped]).tolist()
+    configurations = tuple(group[0] for members in grouped for group in members)
     return Choices(
         configurations=configurations,
-        families=tuple(slice(end - len(members), end) for end, members in zip(ends, ordered, strict=True)),
-        price_per_s=np.array([core * one.total_cores + mib * one.total_memory_mib for one in configurations]),
+        fastest=tuple(group for members in grouped for group in members),
+        families=tuple(slice(end - len(members), end) for end, members in zip(ends, grouped, strict=True)),
+        price_per_s=np.array([price(one) for one in configurations]),
     )
+
+
+def _with_few_large_ones(
+    families: list[list[Configuration]],
+    start: Configuration | None,
+    price: Callable[[Configuration], float],
+    rows: Mapping[Configuration, FloatArray] | None,
+    *,
+    only_real: bool,
+) -> list[list[tuple[Configuration, ...]]]:
+    """Families of groups; a group has the price of its first and the speed of its fastest, which is to the good.
+
+    Those that are far larger than needed are many, and hardly ever worth their price: they are taken together. `rows`:
+    what should be low of each, where mechanisms stay within a family. Then the large ones become the last members of
+    the family that the job starts in; where others neither lie beyond that nor are beaten, all families stay.
+    """
+    if rows is None:
+        others = sorted((one for members in families for one in members), key=price)
+        few, many = others[:_TOLD_APART], others[_TOLD_APART:]
+        if start is not None and start in many:
+            many.remove(start)
+            few.append(start)
+        return [[(one,)] for one in few] + [[group] for group in _groups([] if only_real else many, price)]
+    own = next((members for members in families if start in members), families[0])
+    others = [one for members in families if members is not own for one in members]
+    others = [one for one in others if not any((rows[mine] <= rows[one] + 1e-12).all() for mine in own)]
+    if any(price(one) < price(own[-1]) for one in others):
+        return [[(one,) for one in members] for members in families]
+    return [[*((one,) for one in own), *_groups([] if only_real else sorted(others, key=price), price)]]
+
+
+def _groups(
+    ordered: Sequence[Configuration], price: Callable[[Configuration], float]
+) -> list[tuple[Configuration, ...]]:
+    """Of those whose prices are near each other, ascending."""
+    groups: list[list[Configuration]] = []
+    for one in ordered:
+        if groups and price(one) <= _NEAR * price(groups[-1][0]):
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return [tuple(group) for group in groups]
 
 
 def _with_best_interval(

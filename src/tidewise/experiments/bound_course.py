@@ -13,12 +13,18 @@ from tidewise.core.recovery import BEFORE_S, FACTOR
 from tidewise.engines.simulator import SimulatorProfile
 from tidewise.engines.simulator.chance import Chance
 from tidewise.engines.simulator.physics import memory_share, speed_under_pressure
-from tidewise.experiments.bound_choices import Choices, capacity_of
+from tidewise.experiments.bound_batches import Trade
+from tidewise.experiments.bound_choices import Choices, fastest_of
 from tidewise.experiments.record import FaultRecord
-from tidewise.experiments.series import BoolArray, FloatArray
+from tidewise.experiments.series import BoolArray, FloatArray, IntArray
 
 _QUIETEST = 4.0
-"""Latency noise is taken at this many standard deviations to the good: a second hardly ever has more luck."""
+"""In micro-batches, latency noise is taken at this many standard deviations to the good."""
+_FULL_QUEUE = 0.98 / (1.0 - 0.98)
+"""Times what short queues take: what they do in a second at whose end something is left to do."""
+_SURELY_CALM = 0.25
+"""With the arrivals of this part of the limit as backlog, a recovery is surely over."""
+_SLACK_S = 1e-9
 _FELT_S = 30
 """The simulator looks at the size of the state this often."""
 
@@ -88,6 +94,43 @@ def outages_of(
     return tuple(found)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Judgements:
+    """The seconds that may be bad, in the order in which that turns out."""
+
+    judged_in: IntArray
+    """The second in which it does."""
+    arrived_in: IntArray
+    threshold: FloatArray
+    """The backlog at the end of that second beyond which it is bad, if it does not turn out at once."""
+    at_once: BoolArray
+    """Whether it turns out in the same second, by the backlog at its beginning and by its capacity."""
+    wait_s: FloatArray
+    """How long its records may wait in the queue."""
+
+    seen_in: IntArray
+    """At the beginning of which second the backlog tells."""
+
+    def within(self, first: int, length: int) -> slice:
+        return slice(*np.searchsorted(self.judged_in, (first, first + length)).tolist())
+
+    def later(self, gap: range, until: int) -> int:
+        """How many of the seconds of a gap are judged only from this second on."""
+        latest = gap.stop + math.ceil(self.wait_s.max(initial=0.0)) + 2
+        arrived_in = self.arrived_in[self.within(until, max(0, latest - until))]
+        return int(((arrived_in >= gap.start) & (arrived_in < gap.stop)).sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Work:
+    """What each choice can do, a column each."""
+
+    done: FloatArray
+    """Records up to the beginning of each second, if there are always enough."""
+    room: FloatArray
+    """For each second that is judged, the backlog above which it is bad."""
+
+
 class Course:
     """One trial as the bound sees it; arrays have a place for every second, and some more after the end."""
 
@@ -103,70 +146,102 @@ class Course:
         on_p95: bool,
         recovery_s: float | None,
         step_s: int,
-        beyond_s: int,
+        farthest: int,
+        seed: int,
+        trades: tuple[Trade, ...],
+        cautious: bool = False,
     ) -> None:
+        """`cautious`: for a sequence that is to be run: what is not known of recoveries is not taken to the good."""
         self.seconds = len(rates_per_s)
         self.step_s = step_s
         self.steps = -(-self.seconds // step_s)
-        size = self.steps * step_s + beyond_s
+        size = self.steps * step_s + (farthest + 1) * step_s
         self.arrivals: FloatArray = np.zeros(size)
         self.arrivals[: self.seconds] = rates_per_s
-        self._arrived: FloatArray = np.concatenate(([0.0], np.cumsum(self.arrivals)))
-        latency = profile.latency
-        at_rest_s = latency.at_rest_s * math.exp(-_QUIETEST * latency.noise_share)
-        wait_s = limit_s - at_rest_s * (latency.p95_over_p50 if on_p95 else 1.0)
-        self.late_s = max(1, math.ceil(wait_s + 0.5))
-        """A second is judged so many seconds later, at a full second: rounded up to it, which is to the good."""
+        self.arrived: FloatArray = np.concatenate(([0.0], np.cumsum(self.arrivals)))
         self.down: BoolArray = np.zeros(size, dtype=np.bool_)
         for outage in outages:
             self.down[outage.noticed_s : round(outage.up_s)] = True
         self.down[self.seconds :] = False
-        self.threshold: FloatArray = self._thresholds(limit_s)
+        latency = profile.latency
+        capacity_noise, latency_noise = noises(profile, self.seconds, seed)
+        self._noise: FloatArray = np.ones(size)
+        self._noise[: self.seconds] = capacity_noise
+        over_median = latency.p95_over_p50 if on_p95 else 1.0
+        wait_s = limit_s - over_median * latency.at_rest_s * latency_noise
+        if profile.mode == "continuous":
+            wait_s -= over_median * latency.queueing_s * _FULL_QUEUE
+        self.judged = self._judgements(wait_s, limit_s, batches=profile.mode == "micro-batch")
         most_lost = max((outage.lost for outage in outages), default=0)
         self._full = np.array(
-            [[capacity_of(profile, one, lost) for one in choices.configurations] for lost in range(most_lost + 1)]
+            [[fastest_of(profile, group, lost) for group in choices.fastest] for lost in range(most_lost + 1)]
         )
-        self.capacity = self._capacities(profile, choices, faults, outages, warm=True)
-        self.fresh = self._capacities(profile, choices, faults, outages, warm=False)
+        self.usual = self._work(self._capacities(profile, choices, faults, outages, warm=True))
+        self.fresh = self._work(self._capacities(profile, choices, faults, outages, warm=False))
         """The same for processes that were started after the failure."""
+        self.farthest = farthest
+        """No change takes more steps."""
+        self._downtimes = tuple((outage.noticed_s, outage.up_s) for outage in outages)
+        self.trades = trades
         batch = profile.batch
-        self.wait_s = max(0.5, wait_s)
-        # A batch that is short enough for its records to be in time has its fixed cost in little time: see bound.py.
-        phase_s = 0.0 if batch is not None and batch.noise_share > 0.0 else 1.0
-        self.overhead_share = 0.0 if batch is None else min(1.0, 2.0 * batch.fixed_s / (self.wait_s + phase_s))
-        """Of the time, what goes into batches and not into records where no second may be bad."""
+        self.wait_s = max(0.5, limit_s - over_median * latency.at_rest_s * math.exp(-_QUIETEST * latency.noise_share))
         calm_s = FACTOR * limit_s * (1.0 if batch is None else 1.5)
-        self.windows = () if recovery_s is None else self._windows(outages, recovery_s, calm_s)
+        self.windows = () if recovery_s is None else self._windows(outages, recovery_s, 0.0 if cautious else calm_s)
         self.renewed = tuple(
             range(outage.at_s, math.ceil(max(outage.warm_until_s, outage.back_s, outage.noticed_s)))
             for outage in outages
             if max(outage.warm_until_s, outage.back_s) > outage.up_s or outage.impairs
         )
         """In which seconds it may make a difference whether processes were started after a failure."""
-        self.calm: FloatArray = self._most_in(calm_s)
+        self.calm: FloatArray = self._least_in(_SURELY_CALM * self.wait_s) if cautious else self._most_in(calm_s)
         """For each step, a backlog with which the latency is back after a failure."""
         self.unusual: FloatArray = self._least_in(self.wait_s) / 2
         """For each step, a backlog with which it may not be usual before one."""
+        if cautious:
+            self.unusual[:] = np.inf
+
+    def _work(self, capacity: FloatArray) -> Work:
+        """From what each choice can process in each second, a row per second."""
+        judged = self.judged
+        offered, arrivals = capacity[judged.arrived_in], self.arrivals[judged.arrived_in, np.newaxis]
+        # Output within the same second; one that ends with nothing to do is taken to be good.
+        at_once = np.maximum(offered * (judged.wait_s[:, np.newaxis] + 0.5) - arrivals / 2, offered - arrivals)
+        return Work(
+            done=np.concatenate((np.zeros((1, capacity.shape[1])), np.cumsum(capacity, axis=0))),
+            room=np.where(judged.at_once[:, np.newaxis], at_once, judged.threshold[:, np.newaxis]),
+        )
+
+    def up_from(self, time_s: float) -> float:
+        """From when on the job is not down by a failure, at this time or later."""
+        return max([time_s, *(up_s for noticed_s, up_s in self._downtimes if noticed_s <= time_s < up_s)])
 
     def paid_s(self, first: int, length: int) -> int:
         return max(0, min(self.seconds, first + length) - first)
 
-    def _thresholds(self, limit_s: float) -> FloatArray:
-        """At the end of each second, the backlog beyond which the second `late_s` before is bad; infinite: not judged.
+    def _judgements(self, wait_s: FloatArray, limit_s: float, *, batches: bool) -> Judgements:
+        """When and by what each second is found to be bad, those left out in which the job is down.
 
-        Seconds in which the job is down are bad for that, and counted once. Those whose records may still be in time
-        when the run ends are neither good nor bad.
+        So are those in which nothing arrives, and those whose records may still be in time when the run ends.
         """
-        size = self.arrivals.size
-        threshold = np.full(size, np.inf)
-        ends = np.arange(self.late_s - 1, self.seconds)
-        arrived_in = ends + 1 - self.late_s
-        middle = self._arrived[arrived_in] + self.arrivals[arrived_in] / 2
-        threshold[ends] = self._arrived[ends + 1] - middle
-        undecided = arrived_in >= self.seconds - limit_s
-        threshold[ends[undecided | (self.arrivals[arrived_in] <= 0.0) | self.down[arrived_in]]] = np.inf
-        threshold[self.down] = np.inf
-        return threshold
+        arrived_in = np.arange(self.seconds)
+        # Of the records of a second, the one in its middle decides; in batches, at the latest the last one does.
+        late_s = np.maximum(1, np.ceil(wait_s + (0.99 if batches else 0.5) - _SLACK_S)).astype(np.int64)
+        judged_in = arrived_in + late_s - 1
+        judges = (judged_in < self.seconds) & (arrived_in < self.seconds - limit_s)
+        judges &= (self.arrivals[arrived_in] > 0.0) & ~self.down[arrived_in]
+        judges &= ~self.down[np.minimum(judged_in, self.seconds - 1)]
+        order = np.argsort(judged_in[judges], kind="stable")
+        arrived_in, judged_in, wait_s = (one[judges][order] for one in (arrived_in, judged_in, wait_s))
+        middle = self.arrived[arrived_in] + self.arrivals[arrived_in] / 2
+        at_once = np.zeros(order.size, dtype=np.bool_) if batches else wait_s < 0.5
+        return Judgements(
+            judged_in=judged_in,
+            arrived_in=arrived_in,
+            threshold=self.arrived[judged_in + 1] - middle,
+            at_once=at_once,
+            wait_s=wait_s,
+            seen_in=np.where(at_once, judged_in, judged_in + 1),
+        )
 
     def _capacities(
         self,
@@ -198,13 +273,13 @@ class Course:
                     share = kind.warm_up.share
                     up *= np.where(seconds < over_s, np.clip(share + (1.0 - share) * done, share, 1.0), 1.0)
             speed[seconds] = np.minimum(speed[seconds], up)
-        capacity = self._full[lost] * speed[:, np.newaxis]
+        capacity = self._full[lost] * (speed * self._noise)[:, np.newaxis]
         memory = profile.memory
         least, most = state_range(profile, self.arrivals[: self.seconds])
         pressed = [
             index
-            for index, one in enumerate(choices.configurations)
-            if memory_share(memory, one, one.executors, most) > memory.knee_share
+            for index, group in enumerate(choices.fastest)
+            if len(group) == 1 and memory_share(memory, group[0], group[0].executors, most) > memory.knee_share
         ]
         if pressed:
             state = np.full(size, least)
@@ -219,11 +294,13 @@ class Course:
     def _windows(self, outages: Sequence[Outage], recovery_s: float, calm_s: float) -> tuple[Window, ...]:
         """Recoveries that nothing else cuts off; two that overlap are not watched."""
         found: list[Window] = []
-        ends = [*(outage.at_s for outage in outages[1:]), self.seconds]
+        ends = [*(outage.at_s for outage in outages), self.seconds][1:]
         late = -1
         for outage, end in zip(outages, ends, strict=True):
             first = max(0, (outage.at_s - BEFORE_S) // self.step_s - 1)
-            last = math.ceil((outage.at_s + recovery_s + calm_s) / self.step_s) + 1
+            last = int((outage.at_s + recovery_s) / self.step_s)
+            if calm_s:
+                last = math.ceil((outage.at_s + recovery_s + calm_s) / self.step_s) + 1
             if first > late and last * self.step_s <= end - BEFORE_S:
                 up = math.ceil(outage.up_s / self.step_s)
                 found.append(Window(first=first, at=outage.at_s // self.step_s, up=up, last=last))
@@ -232,9 +309,9 @@ class Course:
 
     def _arrived_within(self, span_s: float) -> FloatArray:
         """At every full second, what arrived in the time before."""
-        times = np.arange(self._arrived.size, dtype=np.float64)
-        earlier = np.interp(np.maximum(times - span_s, 0.0), times, self._arrived)
-        return np.asarray(self._arrived - earlier)
+        times = np.arange(self.arrived.size, dtype=np.float64)
+        earlier = np.interp(np.maximum(times - span_s, 0.0), times, self.arrived)
+        return np.asarray(self.arrived - earlier)
 
     def _around(self, span_s: float) -> FloatArray:
         """What arrived within the span, a row per step: at every second of it and of both neighbours."""
@@ -248,6 +325,19 @@ class Course:
 
     def _least_in(self, span_s: float) -> FloatArray:
         return np.asarray(self._around(span_s).min(axis=1))
+
+
+def noises(profile: SimulatorProfile, seconds: int, seed: int) -> tuple[FloatArray, FloatArray]:
+    """The noise of capacity and of latency in each second, as this seed gives it to every run.
+
+    Batches have a noise of their own, by when they begin, which the bound knows by its mean only: none is given here,
+    and the latency's is taken to the good.
+    """
+    if profile.mode == "micro-batch":
+        return np.ones(seconds), np.full(seconds, math.exp(-_QUIETEST * profile.latency.noise_share))
+    random = np.random.default_rng([seed, 1])
+    capacity = np.clip(1.0 + profile.capacity.noise_share * random.standard_normal(seconds), 0.1, 2.0)
+    return capacity, np.exp(profile.latency.noise_share * random.standard_normal(seconds))
 
 
 def state_range(profile: SimulatorProfile, rates_per_s: FloatArray) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""The ways from one choice to another, with the shortest times that a seed's luck can give them."""
+"""The ways from one choice to another, with the times that a seed's luck gives them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from tidewise.engines.simulator import SimulatorProfile
 from tidewise.engines.simulator.chance import Chance
 from tidewise.experiments.bound_choices import moves_executors, reaches_all
 
+_COUNTED = 20
+"""So many changes are counted; those beyond are all as lucky as the luckiest of them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
@@ -22,14 +25,30 @@ class Move:
     leaves_family: bool
     before_s: int
     """With the old configuration, from the request on."""
-    gap_s: float
-    """Down, after that."""
-    steps: int
-    """After so many the next request may come."""
+    gaps_s: tuple[float, ...]
+    """Down, after that: for the first change of a run, the second and so on; empty: it has none.
+
+    The last is for all that come later as well, if there can be any.
+    """
     pays_new_at_once: bool
     runs_double: bool
     renews: bool
     """Whether the job has new processes afterwards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moves:
+    """All that a policy can do, and how often."""
+
+    kinds: tuple[Move, ...]
+    counts: int
+    """How many numbers of changes are told apart, none included."""
+    limited: bool
+    """Whether the last of them is the most there can be; otherwise it stands for all beyond."""
+
+    @property
+    def longest_s(self) -> float:
+        return max((move.before_s + max(move.gaps_s, default=0.0) for move in self.kinds), default=0.0)
 
 
 def moves_of(
@@ -38,61 +57,67 @@ def moves_of(
     *,
     seed: int,
     steps: int,
-    step_s: int,
     bad_s: float,
     least_state_mib: float,
     usual_luck: bool,
-) -> tuple[Move, ...]:
+    max_changes: int | None,
+) -> Moves:
     """All that the mechanisms offer; those that leave the number of executors alone are of no use to a bound.
 
-    Each change has its own luck, by its number. The bound does not count changes, so each gets the best luck among
-    those that can come about: a change by a gap is that many bad seconds, and no more than `bad_s` of them are allowed.
-    With `usual_luck`, each takes as long as the profile says in the middle.
+    Each change has its own luck, by its number. Where every change has a gap, changes are counted up to a number, and
+    each has its own luck; those beyond, and all where executors join and leave, get the best luck that any can have.
+    A gap is that many bad seconds, and no more than `bad_s` of them are allowed. With `usual_luck`, each takes as long
+    as the profile says in the middle.
     """
-    used = [one for one in profile.mechanisms if one in mechanisms and moves_executors(one)]
+    offered = [one for one in profile.mechanisms if one in mechanisms]
+    used = [one for one in offered if moves_executors(one)]
     restarts = {one: profile.mechanisms[one] for one in used if one is not Mechanism.LIVE}
-    numbers = range(steps)
-    if restarts and len(restarts) == len(used):
+    # By a change that costs next to nothing, a policy could pass on to the next one's luck.
+    has_own_luck = bool(restarts) and len(restarts) == len(offered)
+    most = steps if max_changes is None else max_changes
+    if has_own_luck:
         shortest = min(restarts.values(), key=lambda cost: cost.gap_s)
-        numbers = range(_most_changes(shortest.gap_s, shortest.gap_spread_share, seed, bad_s, steps))
+        most = min(most, _most_changes(shortest.gap_s, shortest.gap_spread_share, seed, bad_s, steps))
+    counted = most if max_changes is not None else min(most, _COUNTED) if has_own_luck and not usual_luck else 0
+    limited = counted == most
+    if most == 0:
+        return Moves(kinds=(), counts=1, limited=True)
     found = []
     for mechanism, cost in restarts.items():
         state_s = cost.gap_s_per_state_gib * least_state_mib / 1024
-        luck = min((Chance.of_change(seed, n).spread(cost.gap_spread_share) for n in numbers), default=1.0)
-        gap_s = cost.gap_s * (1.0 if usual_luck else luck) + state_s
-        before_s = math.ceil(cost.preparation_s)
+        lucks = [1.0 if usual_luck else Chance.of_change(seed, n).spread(cost.gap_spread_share) for n in range(most)]
+        if not has_own_luck:
+            lucks = [min(lucks, default=1.0)] * len(lucks)
+        gaps_s = lucks[:counted] if limited else [*lucks[:counted], min(lucks[counted:], default=1.0)]
         found.append(
             Move(
                 mechanism=mechanism,
                 grows=None,
                 leaves_family=reaches_all(mechanism),
-                before_s=before_s,
-                gap_s=gap_s,
-                steps=max(1, math.ceil((before_s + gap_s) / step_s)),
+                before_s=math.ceil(cost.preparation_s),
+                gaps_s=tuple(cost.gap_s * luck + state_s for luck in gaps_s),
                 pays_new_at_once=False,
                 runs_double=cost.runs_double,
                 renews=True,
             )
         )
     if Mechanism.LIVE in used:
-        luck = min((_start_up_luck(profile, seed, number) for number in numbers), default=1.0)
+        luck = min((_start_up_luck(profile, seed, number) for number in range(most)), default=1.0)
         soonest_s = profile.live.start_s * (1.0 if usual_luck else luck)
         for grows, takes_s in ((True, soonest_s), (False, profile.live.leave_s)):
-            before_s = math.ceil(takes_s)
             found.append(
                 Move(
                     mechanism=Mechanism.LIVE,
                     grows=grows,
                     leaves_family=False,
-                    before_s=before_s,
-                    gap_s=0.0,
-                    steps=max(1, math.ceil(before_s / step_s)),
+                    before_s=math.ceil(takes_s),
+                    gaps_s=(),
                     pays_new_at_once=grows,
                     runs_double=False,
                     renews=False,
                 )
             )
-    return tuple(found)
+    return Moves(kinds=tuple(found), counts=counted + 1, limited=limited)
 
 
 def _most_changes(gap_s: float, spread_share: float, seed: int, bad_s: float, most: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tidewise.experiments.bound_course import Course
+from tidewise.experiments.bound_course import Course, Work
 from tidewise.experiments.series import FloatArray, IntArray
 
 _SLACK = 1e-9
@@ -28,19 +28,38 @@ class Levels:
     """Between two levels far up."""
     records: FloatArray = field(init=False)
     count: int
+    rounding: float = 0.0
+    """From which share of the way to the next level on a backlog is taken for that; 0: it never is."""
 
     def __post_init__(self) -> None:
         records = self.finest / self.share * np.expm1(self.share * np.arange(self.count))
         object.__setattr__(self, "records", records)
 
     @classmethod
-    def up_to(cls, most: float, *, finest: float, share: float) -> Levels:
-        return cls(finest=finest, share=share, count=2 + math.ceil(math.log1p(most * share / finest) / share))
+    def up_to(cls, most: float, *, finest: float, share: float, rounding: float = 0.0) -> Levels:
+        count = 2 + math.ceil(math.log1p(most * share / finest) / share)
+        return cls(finest=finest, share=share, count=count, rounding=rounding)
 
     def at(self, backlog: FloatArray) -> IntArray:
         """The highest level that is not above each backlog; those beyond the last are taken for it."""
         number = np.log1p(np.maximum(backlog, 0.0) * (self.share / self.finest)) / self.share
-        return np.minimum(np.floor(number + _SLACK), self.count - 1).astype(np.int64)
+        return np.minimum(np.floor(number + self.rounding + _SLACK), self.count - 1).astype(np.int64)
+
+    def about(self, growth: FloatArray) -> IntArray:
+        """For each growth a row with where it leads from every level, now and then one too low: this is quicker."""
+        grown = self.records.astype(np.float32) + growth.astype(np.float32)[:, np.newaxis]
+        number = np.log1p(np.maximum(grown, 0.0) * np.float32(self.share / self.finest)) * np.float32(1.0 / self.share)
+        return np.clip(number + np.float32(self.rounding - 1e-3), 0, self.count - 1).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Free:
+    """What a stretch comes to where no second of it may be bad, by one of the lines below what batches can do."""
+
+    growth: FloatArray
+    """Of the backlog."""
+    saved: FloatArray
+    """Records that each bad second saves: its batches may be long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,10 +68,8 @@ class Stretch:
 
     down_s: float
     """Bad because the job is down, for whoever passes through."""
-    growth: FloatArray
-    """Of the backlog where no second may be bad."""
-    saved: FloatArray
-    """Records that each bad second saves: its batches may be long."""
+    free: tuple[Free, ...]
+    """All of them hold."""
     steepest: FloatArray
     """The growth if all the time went into records."""
     least: FloatArray
@@ -75,45 +92,91 @@ class Stretch:
         """For one choice and any backlog."""
         return int((self.room[choice] < backlog).sum())
 
+    def bought_s(self, choice: int, records: float) -> float:
+        """The bad seconds that so many records less take."""
+        return max((records / float(free.saved[choice]) if free.saved[choice] > 0 else 0.0) for free in self.free)
+
     def after(self, choice: int, backlog: float, bad_s: float) -> float:
         """The backlog at the end, if so many seconds are bad."""
-        grown = self.growth[choice] - self.saved[choice] * (bad_s + self.spare_s)
+        grown = max(float(free.growth[choice] - free.saved[choice] * (bad_s + self.spare_s)) for free in self.free)
         return float(max(backlog + grown, backlog + self.steepest[choice], self.least[choice]))
 
 
-def stretch(course: Course, capacity: FloatArray, *, first: int, length: int, gap_s: float, levels: Levels) -> Stretch:
-    """The seconds from `first` on; during the gap, with which they begin, the job is down."""
-    seconds = np.arange(length)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Landing:
+    """From a gap until the next request may come, for each of the choices."""
+
+    steps: int
+    """Since the request."""
+    growth: FloatArray
+    """Of the backlog since the preparation."""
+    down_s: float
+    bad_s: IntArray
+    """Besides those in which the job is down, for a job that had no backlog before the gap."""
+    renewed: bool
+    """Whether the new processes have missed a failure."""
+
+
+def stretch(course: Course, work: Work, *, first: int, length: int, levels: Levels) -> Stretch:
+    """The seconds from `first` on."""
     span = slice(first, first + length)
-    arrivals, offered = course.arrivals[span], capacity[span]
-    threshold, down = course.threshold[span], course.down[span]
-    gap = round(gap_s)
-    twice_s = 0
-    if gap_s > 0.0:
-        offered = offered * np.clip(seconds + 1 - gap_s, 0.0, 1.0)[:, np.newaxis]
-        down = down | (seconds < gap)
-        judged = seconds + 1 - course.late_s
-        threshold = np.where(down | ((judged >= 0) & (judged < gap)), np.inf, threshold)
-        # Those of the gap that are judged after this stretch, and counted there.
-        twice_s = min(gap, max(0, gap + course.late_s - 1 - length))
-    down_s = float((down & (first + seconds < course.seconds)).sum())
+    down = course.down[span]
     # With a row before the first second, so that there may be no second at all.
-    net = np.concatenate((np.zeros((1, offered.shape[1])), arrivals[:, np.newaxis] - offered))
-    course_of = np.cumsum(net, axis=0)
+    course_of = course.arrived[first : first + length + 1, np.newaxis] - course.arrived[first]
+    course_of = course_of - (work.done[first : first + length + 1] - work.done[first])
     lowest = np.minimum.accumulate(course_of, axis=0)
-    limit = threshold[:, np.newaxis]
-    over = (course_of - lowest)[1:] > limit * (1.0 + _SLACK)
-    room = np.where(over, -1.0, limit - course_of[1:])
+    some = course.judged.within(first, length)
+    seen = course.judged.seen_in[some] - first
+    limit = work.room[some]
+    over = (course_of - lowest)[seen] > limit + _SLACK * np.abs(limit)
+    room = np.where(over, -1.0, limit - course_of[seen])
     bad_from = np.searchsorted(levels.records, room * (1.0 + _SLACK), side="right").astype(np.int32)
-    work = offered.sum(axis=0)
-    up_s = max(1, int((~down).sum()))
+    offered = work.done[first + length] - work.done[first]
+    arrived = course.arrived[first + length] - course.arrived[first]
+    up_s = int((~down).sum())
     return Stretch(
-        down_s=max(0.0, down_s - twice_s),
-        growth=arrivals.sum() - (1.0 - course.overhead_share) * work,
-        saved=course.overhead_share * work / up_s,
+        down_s=float(down.sum()),
+        free=tuple(
+            Free(growth=arrived - trade.free_share * offered, saved=trade.bought_s * offered / max(1, up_s))
+            for trade in course.trades
+        ),
         steepest=course_of[-1],
         least=course_of[-1] - lowest[-1],
-        spare_s=int((np.isinf(threshold) & ~down).sum()),
+        spare_s=max(0, up_s - seen.size),
         bad_from=np.ascontiguousarray(bad_from.T),
         room=np.ascontiguousarray(room.T),
+    )
+
+
+def landing(course: Course, *, step: int, before_s: int, gap_s: float) -> Landing:
+    """After a request in this step; a failure that the gap meets passes within it, unless it came first."""
+    first = step * course.step_s
+    begins_s = course.up_from(first + before_s)
+    up_s = begins_s + gap_s
+    steps = max(1, math.ceil((up_s - first) / course.step_s))
+    until = first + steps * course.step_s
+    gap = range(round(begins_s), round(up_s))
+    down = course.down[first + before_s : until].copy()
+    down[gap.start - first - before_s : gap.stop - first - before_s] = True
+    down[max(0, course.seconds - first - before_s) :] = False
+    missed = any(span.start <= up_s < span.stop for span in course.renewed)
+    work = course.fresh if missed else course.usual
+    # The second in which the job comes up is taken as a whole, which is to the good.
+    begun = int(up_s)
+    growth = (course.arrived[until] - course.arrived[first + before_s]) - (work.done[until] - work.done[begun])
+    judged = course.judged
+    some = judged.within(gap.stop, max(0, until - gap.stop))
+    of_gap = (judged.arrived_in[some] >= gap.start) & (judged.arrived_in[some] < gap.stop)
+    seen = judged.seen_in[some]
+    waiting = (course.arrived[seen] - course.arrived[first + before_s])[:, np.newaxis]
+    waiting = waiting - np.maximum(0.0, work.done[seen] - work.done[begun])
+    limit = work.room[some]
+    bad = (waiting > limit + _SLACK * np.abs(limit)) & ~of_gap[:, np.newaxis]
+    # Those of the gap that are judged later are counted there.
+    return Landing(
+        steps=steps,
+        growth=growth,
+        down_s=float(max(0, int(down.sum()) - judged.later(gap, until))),
+        bad_s=bad.sum(axis=0),
+        renewed=missed,
     )

@@ -14,6 +14,9 @@ _BELIEVED = 0.15
 """By how much (of its logarithm) a capacity has to differ from what is known to be believed."""
 _JUMP = 1.2
 _IDLE = 0.05
+_LEAST_S, _LOOKED_AT_S = 30.0, 60.0
+_SURE = 2.0
+"""Standard errors of what the reports say."""
 _JOINED = 0.25
 """How long executors that join or leave disturb the others, in times to settle."""
 _NOTHING = 0.01
@@ -50,7 +53,8 @@ class Surprise:
             self._calm_from_s = max(self._calm_from_s, observation.time_s + rest_s)
         if observation.busy_share is not None and self.is_calm(observation):
             self._calm.append(observation)
-        while self._calm and self._calm[0].time_s <= observation.time_s - 2.0 * self._settle_s:
+        looked_at_s = max(2.0 * self._settle_s, _LOOKED_AT_S)
+        while self._calm and self._calm[0].time_s <= observation.time_s - looked_at_s:
             self._calm.popleft()
         self._watched_s += observation.window_s
         block, rate = observation.time_s // _BLOCK_S, observation.input_rate_per_s
@@ -104,17 +108,27 @@ class Surprise:
 
         `known`: mean and spread of the logarithm of a configuration's capacity, at a rate.
         """
-        lasted_s = sum(each.window_s for each in self._calm)
-        busy_s = sum((each.busy_share or 0.0) * each.window_s for each in self._calm)
-        done = sum(each.processed_rate_per_s * each.window_s for each in self._calm)
-        if lasted_s < self._settle_s or busy_s < _IDLE * lasted_s or done <= 0.0:
-            return 1.0
-        rate = self._calm[-1].input_rate_per_s
+        rate = self._calm[-1].input_rate_per_s if self._calm else 0.0
         ran = {each.configuration: known(each.configuration, rate) for each in self._calm}
-        possible = sum(
-            (each.busy_share or 0.0) * each.window_s * math.exp(ran[each.configuration][0]) for each in self._calm
-        )
-        off = math.log(done / possible)
-        if abs(off) < _BELIEVED + max(log_sd for _, log_sd in ran.values()):
+        lasted_s = sum(each.window_s for each in self._calm)
+        done = [each.processed_rate_per_s * each.window_s for each in self._calm]
+        busy_s = [(each.busy_share or 0.0) * each.window_s for each in self._calm]
+        possible = [busy * math.exp(ran[each.configuration][0]) for busy, each in zip(busy_s, self._calm, strict=True)]
+        if lasted_s < max(self._settle_s, _LEAST_S) or sum(busy_s) < _IDLE * lasted_s or sum(done) <= 0.0:
+            return 1.0
+        off = math.log(sum(done) / sum(possible))
+        doubt = max(log_sd for _, log_sd in ran.values()) + _SURE * _standard_error(done, possible)
+        if abs(off) < _BELIEVED + doubt:
             return 1.0
         return math.exp(max(-_LARGEST, min(_LARGEST, off)))
+
+
+def _standard_error(done: Sequence[float], possible: Sequence[float]) -> float:
+    """Of the logarithm of the ratio of the two sums: by how it changes when one window is left out."""
+    all_done, all_possible, count = sum(done), sum(possible), len(done)
+    logs = [
+        math.log(max(_NOTHING * all_done, all_done - one) / max(_NOTHING * all_possible, all_possible - other))
+        for one, other in zip(done, possible, strict=True)
+    ]
+    middle = sum(logs) / count
+    return math.sqrt((count - 1) / count * sum((each - middle) ** 2 for each in logs))
