@@ -543,3 +543,14 @@ def test_without_being_allowed_to_it_never_asks_for_a_profile_and_what_one_told_
     assert not isinstance(decision, Profile)
     assert policy._model.capacity.windows == windows + 1
     assert (1, 2.0) in policy._proven
+
+
+def test_nothing_is_taken_away_from_a_job_that_has_not_caught_up() -> None:
+    policy = Tidewise()
+    history = steady(20, seconds=1200.0)
+    for observation in history:
+        policy.learn(observation)
+    assert isinstance(policy.decide(situation_of(history)), Reconfigure)
+    history[-1] = replace(history[-1], backlog_records=1e6, latency_p95_s=100.0, latency_p99_s=200.0)
+    decision = policy.decide(situation_of(history))
+    assert not isinstance(decision, Reconfigure) or decision.target.executors > 20

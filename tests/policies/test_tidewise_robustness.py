@@ -476,6 +476,12 @@ def test_where_the_load_may_be_too_much_for_all_the_largest_is_kept() -> None:
     assert ROWS[planner.best(behind(4, 60_000.0)).row].executors == 4
 
 
+def test_where_nothing_is_enough_the_largest_is_best() -> None:
+    planner = planner_of(horizon_of(60_000.0, 90_000.0, 150_000.0), [LIVE])
+    assert ROWS[planner.best(behind(4, 60_000.0)).row].executors == 4
+    assert ROWS[planner.best(behind(1, 60_000.0)).row].executors == 4
+
+
 def test_one_executor_with_twice_its_load_is_given_more() -> None:
     planner = planner_of(horizon_of(15_000.0, 20_000.0, 60_000.0), [LIVE])
     assert ROWS[planner.best(behind(1, 0.0)).row].executors > 2

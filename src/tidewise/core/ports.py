@@ -150,6 +150,8 @@ class Situation:
 
     def __post_init__(self) -> None:
         require_finite("now_s", self.now_s)
+        if self.joins_after_s is not None:
+            require_finite("joins_after_s", self.joins_after_s, least=0.0)
         require(len(self.history) > 0, "a situation needs at least one observation")
 
     @property

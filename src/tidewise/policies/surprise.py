@@ -35,6 +35,7 @@ class Surprise:
         self._calm_from_s = -math.inf
         self._last: Observation | None = None
         self._calm: deque[Observation] = deque()
+        self._recent: deque[Observation] = deque()
         self._watched_s = 0.0
         self._highest: deque[tuple[float, float]] = deque(maxlen=_BLOCKS)
 
@@ -57,14 +58,20 @@ class Surprise:
         while self._calm and self._calm[0].time_s <= observation.time_s - looked_at_s:
             self._calm.popleft()
         self._watched_s += observation.window_s
-        block, rate = observation.time_s // _BLOCK_S, observation.input_rate_per_s
+        if observation.status is not JobStatus.RUNNING:
+            return  # what arrives is only guessed while nobody counts
+        self._recent.append(observation)
+        while self._recent[0].time_s <= observation.time_s - _RECENT_S:
+            self._recent.popleft()
+        # Reports of a job that is behind count by leaps: not the highest of them is what arrived, but their mean.
+        block, rate = observation.time_s // _BLOCK_S, _mean_rate(self._recent)
         if self._highest and self._highest[-1][0] == block:
             rate = max(rate, self._highest.pop()[1])
         self._highest.append((block, rate))
 
     @property
     def highest_per_s(self) -> float:
-        """The most that arrived within a report of the last day; endless before the first."""
+        """The most that arrived within half a minute of the last day; endless before the first."""
         return max((rate for _, rate in self._highest), default=math.inf)
 
     @property
@@ -76,7 +83,7 @@ class Surprise:
         """What has arrived lately; by the last two reports alone where both of them show more."""
         latest = history[-1]
         recent = [seen for seen in history if seen.time_s > latest.time_s - _RECENT_S]
-        mean = sum(seen.input_rate_per_s * seen.window_s for seen in recent) / sum(seen.window_s for seen in recent)
+        mean = _mean_rate(recent)
         return max(mean, min(seen.input_rate_per_s for seen in history[-2:])) if len(history) > 1 else mean
 
     def is_calm(self, observation: Observation) -> bool:
@@ -121,6 +128,10 @@ class Surprise:
         if abs(off) < _BELIEVED + doubt:
             return 1.0
         return math.exp(max(-_LARGEST, min(_LARGEST, off)))
+
+
+def _mean_rate(windows: Sequence[Observation]) -> float:
+    return sum(each.input_rate_per_s * each.window_s for each in windows) / sum(each.window_s for each in windows)
 
 
 def _standard_error(done: Sequence[float], possible: Sequence[float]) -> float:

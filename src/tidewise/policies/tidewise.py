@@ -27,6 +27,7 @@ from tidewise.core import (
 from tidewise.core.checks import require_finite, require_text
 from tidewise.observe import RecoveryWatch
 from tidewise.policies.calibration import Calibration
+from tidewise.policies.change_pain import ChangePain
 from tidewise.policies.curiosity import Curiosity, kind_of
 from tidewise.policies.late_budget import LateBudget
 from tidewise.policies.patience import Patience
@@ -88,7 +89,7 @@ class Tidewise:
     """What a late second costs, in seconds of what the job was started with (or of what is enough for it, where that
     was too little). None: by how many of the late seconds that were promised away have been used up lately."""
     friction_s: float = 1.0
-    """Every change counts as so many late seconds more than it costs."""
+    """Every change counts as so many late seconds more than it is said to cost; more where it is seen to."""
     payback: float = 1.25
     """How many times what it costs a change has to earn."""
     tail_s: float = 5400.0
@@ -116,6 +117,7 @@ class Tidewise:
     _surprise: Surprise = field(init=False, repr=False, compare=False)
     _patience: Patience = field(init=False, repr=False, compare=False)
     _curiosity: Curiosity = field(init=False, repr=False, compare=False)
+    _pain: ChangePain = field(init=False, repr=False, compare=False, default_factory=ChangePain)
     _calibration: Calibration = field(init=False, repr=False, compare=False, default_factory=Calibration)
     _late: LateBudget = field(init=False, repr=False, compare=False)
     _watch: RecoveryWatch = field(init=False, repr=False, compare=False, default_factory=RecoveryWatch)
@@ -163,6 +165,7 @@ class Tidewise:
         self._trouble.learn(observation)
         self._surprise.learn(observation)
         self._patience.learn(observation)
+        self._pain.learn(observation)
         self._late.learn(observation)
         if self._first is None:
             self._first = observation.configuration
@@ -197,8 +200,9 @@ class Tidewise:
             return resting
         gaps_s = [change.gap_s for change in known.ways.changes]
         planner = Planner(known.odds, horizon, known.ways, gaps_s, self._terms(situation, known))
-        best = planner.best(self._behind(situation, known, rate))
-        instead = self._better_wait(situation, known, best) or self._profile(situation, known, best)
+        behind = self._behind(situation, known, rate)
+        best = planner.best(behind)
+        instead = self._better_wait(situation, known, best, behind) or self._profile(situation, known, best)
         if instead is not None:
             return instead
         return self._reply(situation, known, best, self._expectations(situation, known, horizon, rate))
@@ -225,8 +229,14 @@ class Tidewise:
             f"another {format_duration(left_s)} before anything is changed again.",
         )
 
-    def _better_wait(self, situation: Situation, known: _Known, best: Move) -> Keep | None:
+    def _better_wait(self, situation: Situation, known: _Known, best: Move, behind: Behind) -> Keep | None:
         """The reply to a move that is not made yet; None where it is."""
+        if known.takes_away(best.row) and (behind.is_behind or situation.promises.broken_by(situation.latest)):
+            return keep(
+                "behind",
+                f"{situation.intended} stays: nothing is taken away from a job that has not caught up, or breaks a "
+                "promise.",
+            )
         if _gap_s(situation, best.mechanism) > 0.0 and self._surprise.is_jumping(situation.history):
             return keep(
                 "jumping",
@@ -385,7 +395,7 @@ class Tidewise:
             late_cost_per_s=price * worth / 3600.0,
             failures_per_s=self._trouble.failures_per_s,
             unrecovered_s=_UNRECOVERED * (situation.promises.recovery_s or 0.0),
-            friction_s=self.friction_s,
+            friction_s=max(self.friction_s, self._pain.late_s(situation.promises)),
             payback=self.payback,
             latency_limit_s=situation.promises.latency_p95_s,
             recovery_limit_s=situation.promises.recovery_s,

@@ -339,5 +339,6 @@ class Planner:
         if not behind.is_behind:
             return np.minimum(late_s, _FOR_EVER_S), np.minimum(hold_s, _FOR_EVER_S)
         stuck = (rate >= _FULLEST * capacity) & (delay_s > 0.0)
-        late_s = np.where(stuck, _A_DAY_S, np.minimum(late_s, _A_DAY_S))
+        # Where nothing is enough, what falls behind less is better.
+        late_s = np.where(stuck, _A_DAY_S * rate / capacity, np.minimum(late_s, _A_DAY_S))
         return late_s, np.where(stuck, _A_DAY_S, np.minimum(hold_s, _A_DAY_S))
