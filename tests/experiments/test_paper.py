@@ -63,9 +63,9 @@ Answer = TypeVar("Answer")
 
 
 @pytest.mark.parametrize("name", ["paper", "paper-spark"])
-def test_a_shipped_plan_is_the_experiment_that_was_published(name: str) -> None:
+def test_a_shipped_plan_is_the_experiment_that_was_published_and_ours_beside_it(name: str) -> None:
     experiment = Experiment(find_plan(name))
-    assert len(run_keys(experiment.plan)) == 2 * 8 * 3
+    assert len(run_keys(experiment.plan)) == 2 * 9 * 3
     assert [policy.label for policy in experiment.plan.policies] == [
         "static",
         "best-fixed",
@@ -75,6 +75,7 @@ def test_a_shipped_plan_is_the_experiment_that_was_published(name: str) -> None:
         "tidalscale",
         "phoebe",
         "demeter",
+        "tidewise",
     ]
     trial = experiment.trial("ysb", 1)
     assert len(trial.faults) == 23

@@ -20,6 +20,7 @@ from tidewise.core import (
     Keep,
     Mechanism,
     Observation,
+    Prices,
     Profile,
     Situation,
     format_duration,
@@ -51,7 +52,7 @@ _REST = 10.0
 """After a change that stopped the job, it is left alone for so many times as long ..."""
 _NEAR_STEPS, _OF_NO_USE = 5, 0.5
 """... unless in one of the next steps the change is more likely than this to have been of no use."""
-_RATE_STEP, _SLOWER_STEP, _WIDER_STEP, _LEARNT_STEP = 0.1, 0.05, 0.1, 0.05
+_RATE_STEP, _SLOWER_STEP, _WIDER_STEP, _LEARNT_STEP, _LISTED_STEP = 0.1, 0.05, 0.1, 0.05, 0.2
 _RESOLUTION = 0.4
 """A recovery is known to about this share of a report's window."""
 _UNRECOVERED = 10.0
@@ -126,6 +127,9 @@ class Tidewise:
     _recoveries: int = field(init=False, repr=False, compare=False, default=0)
     _first: Configuration | None = field(init=False, repr=False, compare=False, default=None)
     _candidates: tuple[ConfigurationSpace, Candidates] | None = field(
+        init=False, repr=False, compare=False, default=None
+    )
+    _listed: tuple[tuple[ConfigurationSpace, Prices, Configuration, int, float], Candidates] | None = field(
         init=False, repr=False, compare=False, default=None
     )
     _capacities: tuple[tuple[int, int], dict[Configuration, tuple[float, float]]] = field(
@@ -284,11 +288,7 @@ class Tidewise:
             and known.still_holds(self._learnt(), situation, rate, slower)
         ):
             return known
-        if self._candidates is None or self._candidates[0] != situation.space:
-            self._candidates = situation.space, Candidates.of(situation.space)
-        few = shortlist(
-            self._model, self._candidates[1], prices=situation.prices, rate_per_s=rate, running=situation.intended
-        )
+        few = self._shortlist(situation, rate)
         few = few.only(np.flatnonzero(self._to_be_had(few, situation)))
         live = next((change for change in changes if change.mechanism is Mechanism.LIVE), None)
         made = odds(
@@ -316,6 +316,26 @@ class Tidewise:
             learnt=self._learnt(),
         )
         return self._known
+
+    def _shortlist(self, situation: Situation, rate: float) -> Candidates:
+        """What plans are made of; among thousands of configurations it is looked for anew only where much has changed.
+
+        In steps, again, so that it does not depend on when it was made.
+        """
+        step = int(self._learnt()[0] * _LEARNT_STEP / _LISTED_STEP)
+        key = (situation.space, situation.prices, situation.intended, step, _in_steps(rate, _LISTED_STEP))
+        if self._listed is None or self._listed[0] != key:
+            if self._candidates is None or self._candidates[0] != situation.space:
+                self._candidates = situation.space, Candidates.of(situation.space)
+            few = shortlist(
+                self._model,
+                self._candidates[1],
+                prices=situation.prices,
+                rate_per_s=key[-1],
+                running=situation.intended,
+            )
+            self._listed = key, few
+        return self._listed[1]
 
     def _check(self, situation: Situation, known: _Known | None) -> None:
         """Hold the latest report, if it is one of calm work, against what was known before it came."""
