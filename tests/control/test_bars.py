@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidewise.control import Bar
 from tidewise.control.bars import add_bar, barring, forgive
-from tidewise.core import ChangeStatus, Configuration, Decided, Ticked
+from tidewise.core import ChangeStatus, Configuration, Decided, JobStatus, Ticked
 
 from .bench import SETTINGS, Bench
 from .fakes import config
@@ -90,3 +90,14 @@ def test_a_change_that_settles_refutes_the_bars_of_what_gives_no_less_at_that_ra
     assert list(bars) == [config(3)]
     forgive(bars, config(2), rate_per_s=1000.0)
     assert bars == {}
+
+
+def test_how_long_executors_took_to_join_is_learnt_from_a_job_that_ran() -> None:
+    bench = Bench(config(2))
+    request = bench.ask(10.0, config(2), config(4))
+    bench.end(request, 30.0, runs=config(4))
+    assert bench.loop.state.joins_after_s == 20.0
+    again = bench.ask(400.0, config(4), config(6))
+    bench.report(410.0, config(4), status=JobStatus.DOWN)
+    bench.end(again, 500.0, runs=config(6))
+    assert bench.loop.state.joins_after_s == 20.0

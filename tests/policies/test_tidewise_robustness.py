@@ -492,6 +492,14 @@ def test_executors_that_can_join_live_are_not_asked_for_by_a_handover() -> None:
     assert planner.best(behind(2, 265_000.0)).mechanism is Mechanism.LIVE
 
 
+def test_not_even_where_they_join_slowly() -> None:
+    slow = replace(LIVE, preparation_s=120.0)
+    planner = planner_of(
+        horizon_of(10_000.0, 15_000.0, 60_000.0), [slow, HANDOVER], replace(TERMS, late_cost_per_s=1e-3)
+    )
+    assert planner.best(behind(2, 265_000.0)).mechanism is not Mechanism.HANDOVER
+
+
 def test_a_job_that_is_getting_over_a_failure_is_not_stopped_again_if_that_broke_the_promise() -> None:
     terms = replace(TERMS, recovery_limit_s=180.0)
     planner = planner_of(horizon_of(20_000.0, later=1.7), [REDEPLOY], terms)

@@ -299,6 +299,9 @@ class State:
     def _learn_how_long_it_took(self, request: ChangeRequest, finished_at_s: float) -> None:
         if request.mechanism is not Mechanism.LIVE or request.target.takes_less_than(request.source):
             return
+        since = [seen for seen in self.history if seen.time_s >= request.requested_at_s - seen.window_s]
+        if any(seen.status is not JobStatus.RUNNING for seen in since):
+            return  # executors do not join a job that is down: they wait for it
         took_s = max(0.0, finished_at_s - request.requested_at_s)
         self.joins_after_s = took_s if self.joins_after_s is None else 0.5 * (self.joins_after_s + took_s)
 

@@ -168,8 +168,13 @@ class Ways:
         ]
 
     def reached(self, way: int, row: int) -> npt.NDArray[np.bool_]:
-        """Which rows are reached from this one."""
-        return np.asarray(self._classes[way] == self._classes[way][row])
+        """Which rows are reached from this one; what is reached without a gap is not by a way that has one."""
+        there = np.asarray(self._classes[way] == self._classes[way][row])
+        if self.changes[way].gap_s > 0.0:
+            for other, change in enumerate(self.changes):
+                if change.gap_s == 0.0:
+                    there = there & (self._classes[other] != self._classes[other][row])
+        return there
 
     def least(self, way: int, values: Floats) -> Floats:
         """For each row the least value among those that it reaches this way; values have one line per row."""
