@@ -188,7 +188,7 @@ def test_a_load_that_is_expected_to_rise_is_prepared_for_where_a_change_takes_a_
     assert decision.reason.code == "needed"
 
 
-@pytest.mark.parametrize("rate_per_s", [4500.0, 9000.0])
+@pytest.mark.parametrize("rate_per_s", [5200.0, 9000.0])
 def test_a_load_that_is_expected_right_now_is_met_with_executors_that_join(rate_per_s: float) -> None:
     history = steady(6)
     soon = expected(rate_per_s, 600.0)

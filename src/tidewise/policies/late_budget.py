@@ -9,8 +9,10 @@ from tidewise.core import Observation, Promises
 
 _AIM = 0.7
 """The part of the promised-away seconds that is aimed at."""
-_USUAL_PRICE = 0.25
+_USUAL_PRICE = 0.18
 """What using up all of them costs at the usual price, in what the job is worth."""
+_LEAST_PRICE = 2.0
+"""However many of them were promised away, being late all the time must cost more than what would end it."""
 _REPORTS = 20_000
 _MOST = 4.0
 """So many times the aim and more are all the same."""
@@ -45,7 +47,8 @@ class LateBudget:
 
     def price(self, promises: Promises) -> float:
         """What a late second costs, in seconds of what the job is worth."""
-        return _USUAL_PRICE / (1.0 - promises.good_share) * math.exp(min(self.used(promises), _MOST) - 1.0)
+        usual = _USUAL_PRICE / (1.0 - promises.good_share) * math.exp(min(self.used(promises), _MOST) - 1.0)
+        return max(_LEAST_PRICE, usual)
 
     def _count(self, promises: Promises) -> None:
         if promises != self._promises:
