@@ -132,7 +132,9 @@ def _with_few_large_ones(
         if start is not None and start in many:
             many.remove(start)
             few.append(start)
-        return [[(one,)] for one in few] + [[group] for group in _groups([] if only_real else many, price)]
+        groups: list[tuple[Configuration, ...]] = [(one,) for one in few]
+        groups += _groups([] if only_real else many, price)
+        return [[group] for group in groups]
     own = next((members for members in families if start in members), families[0])
     others = [one for members in families if members is not own for one in members]
     others = [one for one in others if not any((rows[mine] <= rows[one] + 1e-12).all() for mine in own)]

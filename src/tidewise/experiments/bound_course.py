@@ -231,7 +231,8 @@ class Course:
         judges &= (self.arrivals[arrived_in] > 0.0) & ~self.down[arrived_in]
         judges &= ~self.down[np.minimum(judged_in, self.seconds - 1)]
         order = np.argsort(judged_in[judges], kind="stable")
-        arrived_in, judged_in, wait_s = (one[judges][order] for one in (arrived_in, judged_in, wait_s))
+        arrived_in, judged_in = arrived_in[judges][order], judged_in[judges][order]
+        wait_s = wait_s[judges][order]
         middle = self.arrived[arrived_in] + self.arrivals[arrived_in] / 2
         at_once = np.zeros(order.size, dtype=np.bool_) if batches else wait_s < 0.5
         return Judgements(

@@ -49,7 +49,8 @@ class Levels:
         """For each growth a row with where it leads from every level, now and then one too low: this is quicker."""
         grown = self.records.astype(np.float32) + growth.astype(np.float32)[:, np.newaxis]
         number = np.log1p(np.maximum(grown, 0.0) * np.float32(self.share / self.finest)) * np.float32(1.0 / self.share)
-        return np.clip(number + np.float32(self.rounding - 1e-3), 0, self.count - 1).astype(np.int64)
+        levels: IntArray = np.clip(number + np.float32(self.rounding - 1e-3), 0, self.count - 1).astype(np.int64)
+        return levels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
