@@ -183,7 +183,10 @@ def check_a_fenced_owner_does_not_write(one: Driver) -> None:
     successor.check()
 
 
-@pytest.mark.parametrize("how", ["missing spec", "isolated", "no controller"])
+@pytest.mark.parametrize(
+    "how",
+    ["no controller", *(pytest.param(how, marks=pytest.mark.soak) for how in ("missing spec", "isolated"))],
+)
 def test_a_program_without_its_agent_does_what_it_always_does(tmp_path: Path, how: str) -> None:
     flags = ("-I",) if how == "isolated" else ()
     if how == "no controller":

@@ -198,8 +198,10 @@ def test_a_run_that_ends_while_it_is_followed_is_read_to_its_end(tmp_path: Path)
     (folder / "journal.sqlite.lock").unlink()
     folder.rename(tmp_path / "job-static-1")
     # As it is found again under its name, though it has no record yet.
+    began_s = time.monotonic()
     adviser = follow_run(run, terms(lambda _: want(2)), Told().watch(once=False, duration_s=60.0))
     assert adviser.book.bill.windows == 11
+    assert time.monotonic() - began_s < 30.0
 
 
 def test_following_ends_when_its_time_is_over(tmp_path: Path) -> None:

@@ -45,7 +45,9 @@ def windows(found: list[dict[str, Any]]) -> dict[answers.Window, tuple[int, int]
     }
 
 
-@pytest.mark.parametrize("sliding", [False, True], ids=["tumbling", "sliding"])
+@pytest.mark.parametrize(
+    "sliding", [pytest.param(False, id="tumbling", marks=pytest.mark.soak), pytest.param(True, id="sliding")]
+)
 def test_records_in_any_order_are_counted_once_over_a_restart(
     spark: SparkSession, tmp_path: Path, sliding: bool
 ) -> None:

@@ -102,7 +102,8 @@ class _JournalReader:
     def __init__(self, run: RecordedRun) -> None:
         self._run = run
         self._line = 0
-        self.is_over = run.record is not None
+        self._has_ended = run.record is not None
+        self.is_over = self._has_ended
         """Whether nothing more will come."""
 
     def read(self) -> Iterator[JournalEvent]:
@@ -110,12 +111,12 @@ class _JournalReader:
         if not folder.exists() and folder.name.endswith(PARTIAL_SUFFIX):
             # The run has ended meanwhile, and has its name.
             self._run = replace(find_recorded(folder.with_name(self._run.name)), job=self._run.job)
-            self.is_over = True
+            self.is_over = self._has_ended = True
         with self._run.open_journal() as journal:
             for line, event in journal.read_after(self._line):
                 self._line = line
                 if isinstance(event, ControllerStarted | ControllerStopped):
-                    self.is_over = self._run.record is not None or isinstance(event, ControllerStopped)
+                    self.is_over = self._has_ended or isinstance(event, ControllerStopped)
                 yield event
 
 
