@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from tidewise.experiments.toml_file import duration_text
 from tidewise.workload import LOADS, Load, build_load
 from tidewise.workload.random_loads import random_load
 
@@ -137,7 +138,7 @@ def generated(loop_every_s: float) -> list[Offered]:
             {**wave, "amplitude_share": 0.5, "period": "20min"},
         ),
         _shape("daily", "three days of 6 h with two peaks each", "daily", day),
-        _shape("weekly", "a week of seven days", "weekly", {**day, "day": _duration(DAY_S / 7)}),
+        _shape("weekly", "a week of seven days", "weekly", {**day, "day": duration_text(DAY_S / 7)}),
         _shape(
             "square",
             "a third and the peak by turns, an hour each",
@@ -206,11 +207,11 @@ def _trend(start: float, end: float, kind: str) -> Table:
 
 
 def _levels(*levels: tuple[float, float]) -> Table:
-    return {"levels": [[_duration(3600 * hour), share * _MEAN] for hour, share in levels]}
+    return {"levels": [[duration_text(3600 * hour), share * _MEAN] for hour, share in levels]}
 
 
 def _points(*points: tuple[float, float]) -> Table:
-    return {"points": [[_duration(3600 * hour), share * _MEAN] for hour, share in points]}
+    return {"points": [[duration_text(3600 * hour), share * _MEAN] for hour, share in points]}
 
 
 def _saw(low: float, period_s: float, fall_s: float) -> Table:
@@ -245,12 +246,7 @@ def _setting(name: str, value: object) -> tuple[str, JsonValue]:
     if name == "loads":
         return name, [dict(table_of(one)) for one in value]  # type: ignore[attr-defined]  # what this field holds
     if name in {"levels", "points"}:
-        return name, [[_duration(at_s), rate] for at_s, rate in value]  # type: ignore[attr-defined]  # what it holds
+        return name, [[duration_text(at_s), rate] for at_s, rate in value]  # type: ignore[attr-defined]  # what it holds
     if name.endswith("_s") and not name.endswith("_per_s"):
-        return name.removesuffix("_s"), _duration(float(value))  # type: ignore[arg-type]  # seconds
+        return name.removesuffix("_s"), duration_text(float(value))  # type: ignore[arg-type]  # seconds
     return name, value if isinstance(value, str | int) else float(value)  # type: ignore[arg-type]  # numpy's, perhaps
-
-
-def _duration(seconds: float) -> str:
-    # Never with an exponent, which no duration is written with.
-    return f"{seconds:.6f}s"

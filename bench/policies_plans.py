@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from tidewise.engines.simulator import SimulatorProfile, load_profile
 from tidewise.engines.simulator.profile_file import profile_to_toml
 from tidewise.experiments import Experiment, find_plan
 from tidewise.experiments.plan import read_plan
-from tidewise.experiments.toml_file import TomlFile
+from tidewise.experiments.toml_file import TomlFile, to_toml
 
 OURS = "tidewise"
 MAIN = "ysb"
@@ -54,8 +53,6 @@ class World:
     name: str
     """That of its profile."""
     plan: str
-    ours: Mapping[str, JsonValue]
-    """Tidewise as the plan would write it, where the shipped one has no such policy."""
     mechanisms: tuple[Mechanism, ...] | None
     """Those that tidewise may use, and so the bound; None: all."""
     goals: Goals
@@ -65,14 +62,12 @@ WORLDS = (
     World(
         name="paper-cluster",
         plan="paper",
-        ours={"policy": OURS, "continuous": True, "mechanism": "redeploy"},
         mechanisms=(Mechanism.REDEPLOY,),
         goals=Goals(points=2.5, gib_share=0.15, over_fixed=0.95, changes=15),
     ),
     World(
         name="spark-local",
         plan="paper-spark",
-        ours={"policy": OURS},
         mechanisms=None,
         goals=Goals(points=0.5, core_share=0.45, gib_share=0.25, cheapest=True),
     ),
@@ -154,7 +149,7 @@ def make_scene(world: World, name: str, *, traces: Path | None, hours: float | N
         preface = f"{world.name} with {variation.words}."
         (home / "profile.toml").write_text(profile_to_toml(profile, preface=preface), encoding="utf-8")
         table["profile"] = "profile.toml"
-    plan = compose(shipped, world=world, load=table, hours=hours)
+    plan = compose(shipped, load=table, hours=hours)
     path = home / "plan.toml"
     path.write_text(to_toml(plan), encoding="utf-8")
     words = load.words if variation is None else variation.words
@@ -167,19 +162,15 @@ def make_scene(world: World, name: str, *, traces: Path | None, hours: float | N
 
 
 def compose(
-    shipped: Mapping[str, JsonValue], *, world: World, load: Mapping[str, JsonValue], hours: float | None
+    shipped: Mapping[str, JsonValue], *, load: Mapping[str, JsonValue], hours: float | None
 ) -> dict[str, JsonValue]:
-    """The shipped plan with this load alone, and with tidewise where it has none."""
-    policies = shipped["policies"]
-    assert isinstance(policies, list)
-    has_ours = any(isinstance(one, dict) and one.get("policy") == OURS for one in policies)
+    """The shipped plan with this load alone."""
     return {
         **shipped,
         "name": f"{shipped['name']}-policies",
         "seeds": [1],
         "duration": f"{DAY_S if hours is None else round(3600 * hours)}s",
         "loads": [dict(load)],
-        "policies": [*policies, *([] if has_ours else [dict(world.ours)])],
     }
 
 
@@ -192,33 +183,3 @@ def keepable(experiment: Experiment, load: str) -> dict[str, JsonValue] | None:
     lower = math.floor((share - _ROOM) / _PROMISE_STEP) * _PROMISE_STEP
     table: dict[str, JsonValue] = {"latency_p95": f"{promised.latency_p95_s:g}s", "good_share": round(lower, 6)}
     return table if promised.recovery_s is None else {**table, "recovery": f"{promised.recovery_s:g}s"}
-
-
-def to_toml(plan: Mapping[str, JsonValue]) -> str:
-    """A plan as text."""
-    plain = {key: value for key, value in plan.items() if not _is_tables(value)}
-    lines = [_line(key, value) for key, value in plain.items()]
-    for key, value in plan.items():
-        if isinstance(value, dict):
-            lines += ["", f"[{key}]", *(_line(*one) for one in value.items())]
-        elif isinstance(value, list) and _is_tables(value):
-            for table in value:
-                assert isinstance(table, dict)
-                lines += ["", f"[[{key}]]", *(_line(*one) for one in table.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _is_tables(value: JsonValue) -> bool:
-    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
-
-
-def _line(key: str, value: JsonValue) -> str:
-    return f"{json.dumps(key)} = {_inline(value)}"
-
-
-def _inline(value: JsonValue) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(_line(*one) for one in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_inline, value)) + "]"
-    return json.dumps(value)

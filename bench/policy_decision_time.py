@@ -18,11 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from bench.page import table
-from bench.policies_plans import MAIN, OURS, WORLDS, compose, offered, shipped_plan, to_toml
+from bench.policies_plans import MAIN, OURS, WORLDS, compose, offered, shipped_plan
 from tidewise.core import Decision, Observation, PermanentError, Policy, Situation
 from tidewise.experiments import Experiment, run_experiment
 from tidewise.experiments.experiment import Trial
 from tidewise.experiments.plan import PolicyTable
+from tidewise.experiments.toml_file import to_toml
 from tidewise.policies import Tidewise
 
 _P50_MS, _P99_MS = 20.0, 50.0
@@ -62,7 +63,7 @@ def measure(traces: Path | None) -> str:
     world = next(one for one in WORLDS if one.name == "spark-local")
     load = next(one for one in offered(world, traces) if one.name == MAIN)
     with tempfile.TemporaryDirectory() as folder:
-        plan = compose(shipped_plan(world), world=world, load={"name": MAIN, **load.table}, hours=None)
+        plan = compose(shipped_plan(world), load={"name": MAIN, **load.table}, hours=None)
         space = plan["space"]
         assert isinstance(space, dict)
         path = Path(folder) / "plan.toml"

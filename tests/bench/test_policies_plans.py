@@ -15,12 +15,12 @@ from bench.policies_plans import (
     make_scene,
     scene_names,
     shipped_plan,
-    to_toml,
 )
 from pydantic import JsonValue
 
 from tidewise.engines.simulator import load_profile
 from tidewise.experiments import Experiment
+from tidewise.experiments.toml_file import to_toml
 
 PAPER, SPARK = WORLDS
 
@@ -29,7 +29,7 @@ PAPER, SPARK = WORLDS
 def test_a_composed_plan_differs_in_load_length_and_policies_only(world: World) -> None:
     shipped = shipped_plan(world)
     load: dict[str, JsonValue] = {"name": "x", "shape": "sum", "loads": [{"shape": "constant", "rate_per_s": 5.0}]}
-    read = tomllib.loads(to_toml(compose(shipped, world=world, load=load, hours=0.5)))
+    read = tomllib.loads(to_toml(compose(shipped, load=load, hours=0.5)))
     assert (read["loads"], read["duration"]) == ([load], "1800s")
     assert sum(one["policy"] == "tidewise" for one in read["policies"]) == 1
     assert {one["policy"] for one in read["policies"]} >= {one["policy"] for one in shipped["policies"]}
@@ -42,7 +42,7 @@ def test_a_composed_plan_differs_in_load_length_and_policies_only(world: World) 
 def test_the_tidewise_of_the_shipped_plan_is_not_replaced() -> None:
     mine = {"policy": "tidewise", "payback": 3.0}
     shipped = {**shipped_plan(SPARK), "policies": [mine]}
-    assert compose(shipped, world=SPARK, load={"name": "x"}, hours=None)["policies"] == [mine]
+    assert compose(shipped, load={"name": "x"}, hours=None)["policies"] == [mine]
 
 
 def test_a_variation_changes_the_cluster_and_nothing_else() -> None:

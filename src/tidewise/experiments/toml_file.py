@@ -1,16 +1,17 @@
-"""Reads a TOML file into a checked model; what is wrong is told with its line and what to write instead."""
+"""Reads a TOML file into a checked model, telling what is wrong with its line and what to write instead; writes one."""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, ValidationError
 
 from tidewise.core import BadInputError, InvalidValueError, parse_memory_mib, parse_range
 from tidewise.core.readers import did_you_mean, read_duration_s
@@ -223,3 +224,36 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
         if inner is not None:
             return inner
     return None
+
+
+def to_toml(document: Mapping[str, JsonValue]) -> str:
+    """Plain values first, then tables and lists of tables: what such a file is read from."""
+    lines = [_line(key, value) for key, value in document.items() if not _is_tables(value)]
+    for key, value in document.items():
+        if isinstance(value, dict):
+            lines += ["", f"[{key}]", *(_line(*one) for one in value.items())]
+        elif isinstance(value, list) and _is_tables(value):
+            for table in (one for one in value if isinstance(one, dict)):
+                lines += ["", f"[[{key}]]", *(_line(*one) for one in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration as a file writes it: never with an exponent, which no duration is written with."""
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
+
+
+def _is_tables(value: JsonValue) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+
+
+def _line(key: str, value: JsonValue) -> str:
+    return f"{json.dumps(key)} = {_inline(value)}"
+
+
+def _inline(value: JsonValue) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(_line(*one) for one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_inline, value)) + "]"
+    return json.dumps(value)

@@ -15,6 +15,7 @@ from tidewise.engines.simulator.profile_file import profile_to_toml
 from tidewise.experiments.experiment import Experiment
 from tidewise.experiments.plan import ControlTable, PolicyTable, SpaceTable
 from tidewise.experiments.record import FaultRecord
+from tidewise.experiments.toml_file import duration_text, to_toml
 from tidewise.experiments.whatif_recording import Recording
 from tidewise.policies import BestFixed, Static, make_policy
 
@@ -50,14 +51,16 @@ def space_of(recording: Recording, given: Values) -> Values:
     if isinstance(recorded, dict):
         space: dict[str, JsonValue] = {key: value for key, value in recorded.items() if value is not None}
         space["memory_per_executor"] = [f"{mib}MiB" for mib in _listed(space.get("memory_per_executor", [1024]))]
-        space["commit_interval"] = [_duration(each) for each in _listed(space.get("commit_interval", [10.0]))]
+        space["commit_interval"] = [
+            duration_text(float(str(each))) for each in _listed(space.get("commit_interval", [10.0]))
+        ]
     else:
         space = {
             "executors": _plain(range(1, max(one.executors for one in seen) + 1)),
             "slots_per_executor": _plain(sorted({one.slots_per_executor for one in seen})),
             "cores_per_executor": _plain(sorted({one.cores_per_executor for one in seen})),
             "memory_per_executor": [f"{mib}MiB" for mib in sorted({one.memory_mib_per_executor for one in seen})],
-            "commit_interval": [_duration(each) for each in sorted({one.commit_interval_s for one in seen})],
+            "commit_interval": [duration_text(each) for each in sorted({one.commit_interval_s for one in seen})],
         }
         partitions = sorted({one.state_partitions for one in seen if one.state_partitions is not None})
         if partitions:
@@ -79,7 +82,7 @@ def space_of(recording: Recording, given: Values) -> Values:
         "slots_per_executor": _plain(sorted({*table.slots_per_executor, start.slots_per_executor})),
         "cores_per_executor": _plain(sorted({*table.cores_per_executor, start.cores_per_executor})),
         "memory_per_executor": [f"{m}MiB" for m in sorted({*table.memory_per_executor, start.memory_mib_per_executor})],
-        "commit_interval": [_duration(each) for each in sorted({*table.commit_interval, start.commit_interval_s})],
+        "commit_interval": [duration_text(each) for each in sorted({*table.commit_interval, start.commit_interval_s})],
         **({} if table.state_partitions is None else {"state_partitions": _with(table.state_partitions, start)}),
     }
 
@@ -158,32 +161,37 @@ def write_plan(folder: Path, recording: Recording, draws: Sequence[SimulatorProf
             "slots_per_executor": start.slots_per_executor,
             "cores_per_executor": start.cores_per_executor,
             "memory_per_executor": f"{start.memory_mib_per_executor}MiB",
-            "commit_interval": _duration(start.commit_interval_s),
+            "commit_interval": duration_text(start.commit_interval_s),
             **({} if start.state_partitions is None else {"state_partitions": start.state_partitions}),
         },
         "promises": {
-            **({} if promises.latency_p95_s is None else {"latency_p95": _duration(promises.latency_p95_s)}),
+            **({} if promises.latency_p95_s is None else {"latency_p95": duration_text(promises.latency_p95_s)}),
             "good_share": promises.good_share,
-            **({} if promises.recovery_s is None else {"recovery": _duration(promises.recovery_s)}),
+            **({} if promises.recovery_s is None else {"recovery": duration_text(promises.recovery_s)}),
         },
         "prices": {"core_hour": prices.core_hour, "gib_hour": prices.gib_hour, "currency": prices.currency},
         "control": _control(recording),
     }
-    lines = [
-        f"# The run {recording.name}, run again. Its failures are not in this file: they come when they came.",
-        'name = "whatif"',
-        f'duration = "{recording.duration_s}s"',
-        f"seeds = {list(question.seeds)}",
-    ]
-    for name, table in tables.items():
-        lines += ["", f"[{name}]", *_lines(table)]
-    for profile in draws:
-        load = {"name": profile.name, "shape": "trace", "file": LOAD_FILE, "between": "hold"}
-        lines += ["", "[[loads]]", *_lines({**load, "profile": f"{profile.name}.toml"})]
-    for policy in question.policies:
-        lines += ["", "[[policies]]", *_lines(policy.model_dump(mode="json", exclude_none=True))]
+    document: dict[str, JsonValue] = {
+        "name": "whatif",
+        "duration": f"{recording.duration_s}s",
+        "seeds": _plain(question.seeds),
+        **{name: dict(table) for name, table in tables.items()},
+        "loads": [
+            {
+                "name": profile.name,
+                "shape": "trace",
+                "file": LOAD_FILE,
+                "between": "hold",
+                "profile": f"{profile.name}.toml",
+            }
+            for profile in draws
+        ],
+        "policies": [policy.model_dump(mode="json", exclude_none=True) for policy in question.policies],
+    }
+    told = f"# The run {recording.name}, run again. Its failures are not in this file: they come when they came.\n"
     path = folder / PLAN_FILE
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_text(told + to_toml(document), encoding="utf-8")
     return path
 
 
@@ -197,18 +205,9 @@ def _control(recording: Recording) -> Values:
         if key in _MEMORY:
             written[key] = f"{value}MiB"
         else:
-            written[key] = value if key in _NO_DURATIONS else _duration(value)
-    written.setdefault("decide_every", _duration(recording.decide_every_s))
+            written[key] = value if key in _NO_DURATIONS else duration_text(float(str(value)))
+    written.setdefault("decide_every", duration_text(recording.decide_every_s))
     return {**written, "report_every": f"{recording.report_every_s}s"}
-
-
-def _lines(table: Values) -> list[str]:
-    return [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in table.items()]
-
-
-def _duration(seconds: object) -> str:
-    # Never with an exponent, which no duration is written with.
-    return f"{float(str(seconds)):.6f}".rstrip("0").rstrip(".") + "s"
 
 
 def _listed(value: JsonValue) -> list[JsonValue]:

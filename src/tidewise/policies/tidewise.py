@@ -281,12 +281,11 @@ class Tidewise:
         self._check(situation, known)
         widening = _in_steps(self._calibration.widening, _WIDER_STEP)
         changes = self._changes(situation)
-        if (
-            known is not None
-            and known.ways.changes == changes
-            and known.widening == widening
-            and known.still_holds(self._learnt(), situation, rate, slower)
-        ):
+        depends = (
+            *(situation.intended, situation.space, situation.promises, situation.prices, situation.failed_targets),
+            *(changes, self._learnt(), rate, slower, widening),
+        )
+        if known is not None and known.depends == depends:
             return known
         few = self._shortlist(situation, rate)
         few = few.only(np.flatnonzero(self._to_be_had(few, situation)))
@@ -308,12 +307,11 @@ class Tidewise:
         self._known = _Known(
             odds=made,
             ways=Ways(few, changes),
-            situation=situation,
+            depends=depends,
             row=few.row_of(situation.intended) or 0,
             rate_per_s=rate,
             slower=slower,
             widening=widening,
-            learnt=self._learnt(),
         )
         return self._known
 
@@ -441,14 +439,13 @@ class Tidewise:
         excess = max(0.0, latest.backlog_records - 1.25 * rate * usual_s)
         down_s = self._trouble.down_left_s(latest) if latest.status is JobStatus.DOWN else 0.0
         warmth = self._trouble.warmth(situation.now_s)
-        failed_s = self._trouble.failed_s(situation.now_s)
-        recovering = failed_s is not None and (excess > 0.0 or down_s > 0.0)
+        failed_s = self._trouble.failed_s(situation.now_s) if excess > 0.0 or down_s > 0.0 else None
         return Behind(
             row=known.row,
             backlog_records=excess,
             down_s=down_s,
             warmth=warmth,
-            failed_s=self.unseen_s + failed_s if recovering and failed_s is not None else None,
+            failed_s=None if failed_s is None else self.unseen_s + failed_s,
         )
 
     # The reply.
@@ -552,30 +549,17 @@ class _Known:
 
     odds: Odds
     ways: Ways
-    situation: Situation
-    """In which it was reckoned."""
+    depends: tuple[object, ...]
+    """All that it was reckoned from: where any of that has changed, it is reckoned anew."""
     row: int
     rate_per_s: float
     slower: float
     widening: float
-    learnt: tuple[int, int]
 
     def takes_away(self, row: int) -> bool:
         """Whether this row has fewer cores than what runs."""
         cores = self.odds.candidates.total_cores
         return bool(cores[row] < cores[self.row])
-
-    def still_holds(self, learnt: tuple[int, int], situation: Situation, rate_per_s: float, slower: float) -> bool:
-        then = self.situation
-        return (
-            situation.intended == then.intended
-            and situation.space == then.space
-            and (situation.promises, situation.prices) == (then.promises, then.prices)
-            and situation.failed_targets == then.failed_targets
-            and learnt == self.learnt
-            and rate_per_s == self.rate_per_s
-            and slower == self.slower
-        )
 
 
 def _in_steps(value: float, step: float) -> float:
