@@ -92,9 +92,10 @@ def _measure(names: Sequence[str], traces: Path | None, wanted: policies.Wanted)
         print(f"\n== {name}", flush=True)
         section = policies.measure(traces, wanted) if name == policies.NAME else BENCHES[name](traces)
         print(section)
-        if name == policies.NAME and not wanted.is_whole:
+        if name == policies.NAME and not (wanted.is_whole or wanted.page):
             continue
-        given = "" if traces is None else " --traces FOLDER"
+        given = wanted.options if name == policies.NAME else ""
+        given += "" if traces is None else " --traces FOLDER"
         update_page(PAGE, name, section, command=f"python -m bench {name}{given}", date=today)
 
 

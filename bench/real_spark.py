@@ -28,11 +28,20 @@ def measure(traces: Path | None) -> str:
         [
             _preface(runs),
             *(_job(rows) for rows in by_scenario(compare(runs))),
+            _REASONS,
             _WHATIF,
             table(["run", "second half", "in calm windows", "with outages foretold"], [_halves(run) for run in runs]),
         ]
     )
 
+
+_REASONS = """\
+Phoebe and Demeter changed nothing: beside a job on two cores their copies never kept up, so that no configuration was \
+known to be good; they are paid for all the same, and while they run, the job's own failures last longer. Beside the \
+simulator's ranking on YSB (`policies`, spark-local): by cost it has TidalScale, Phoebe, reactive, Demeter, DS2, \
+static, where copies have cores of their own and the load fills more of the cluster; by good seconds it has static, \
+DS2, reactive, Demeter, TidalScale, Phoebe, the same order as measured but for Demeter, and for DS2 and static, which \
+are 0.2 points apart here."""
 
 _WHATIF = """\
 `tidewise whatif` on the same runs: a profile fitted to the first half foretells the second. Mean absolute error over \
