@@ -81,10 +81,10 @@ def picture(story: Story, *, width: int) -> RenderableType:
     rows.add_column(width=_NAME_WIDTH, no_wrap=True)
     rows.add_column(width=_VALUE_WIDTH, justify="right", no_wrap=True)
     rows.add_column(width=room, no_wrap=True)
-    rates = [report.input_rate_per_s for report in reports]
+    rates = [report.load_per_s for report in reports]
     backlogs = [report.backlog_records for report in reports]
     executors = [float(report.configuration.executors) for report in reports]
-    rows.add_row("load", "" if last is None else f"{last.input_rate_per_s:,.0f}/s", bars(rates, style="cyan"))
+    rows.add_row("load", "" if last is None else f"{last.load_per_s:,.0f}/s", bars(rates, style="cyan"))
     rows.add_row("latency p95", _seconds(last), _latency_bars(reports, limit_s))
     rows.add_row("backlog", "" if last is None else f"{last.backlog_records:,.0f}", bars(backlogs, style="yellow"))
     rows.add_row("executors", _executors(view), bars(executors, top=float(frame.most_executors), style="green"))
@@ -171,7 +171,7 @@ def line(story: Story) -> str:
     parts = [frame.time_of(view.now_s)]
     if story.reports:
         last = story.reports[-1]
-        parts.append(f"load {last.input_rate_per_s:,.0f}/s")
+        parts.append(f"load {last.load_per_s:,.0f}/s")
         limit_s = frame.promises.latency_p95_s
         promised = "" if limit_s is None else f" (promised {limit_s:g} s)"
         parts.append(f"latency p95 {_seconds(last)}{promised}")

@@ -226,7 +226,7 @@ class BarredGuard:
     binds: ClassVar[frozenset[Origin]] = POLICY_ONLY
 
     def look(self, proposal: Proposal, facts: Facts) -> Veto | None:
-        rate_per_s = None if facts.latest is None else facts.latest.input_rate_per_s
+        rate_per_s = None if facts.latest is None else facts.latest.load_per_s
         found = barring(facts.bars, proposal.target, source=proposal.source, rate_per_s=rate_per_s, now_s=facts.now_s)
         if found is None:
             return None

@@ -323,13 +323,13 @@ class State:
 
     def _bar(self, request: ChangeRequest, at_s: float, *, too_little: bool) -> None:
         lacks = too_little and request.target.takes_less_than(request.source)
-        rate_per_s = self.latest.input_rate_per_s if lacks and self.latest is not None else None
+        rate_per_s = self.latest.load_per_s if lacks and self.latest is not None else None
         add_bar(self.bars, request.target, at_s=at_s, too_little_at_per_s=rate_per_s, settings=self.settings)
 
     def _change_settled(self, event: ChangeSettled) -> None:
         if self._step(event.request_id, Step.SETTLE) and self.change is not None:
             # It has shown that it can go well: the next failure counts as the first.
-            rate_per_s = None if self.latest is None else self.latest.input_rate_per_s
+            rate_per_s = None if self.latest is None else self.latest.load_per_s
             forgive(self.bars, self.change.request.target, rate_per_s=rate_per_s)
 
     def _profile_requested(self, event: ProfileRequested) -> None:

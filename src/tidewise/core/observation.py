@@ -94,6 +94,9 @@ class Observation:
     memory_share: float | None = None
     """Memory used over memory given, on the fullest executor."""
     state_mib: float | None = None
+    arrival_rate_per_s: float | None = None
+    """How fast records came in the window, as far as that is known by its end; None: as `input_rate_per_s`, which on
+    engines that tell late what has arrived also makes up for what earlier reports had guessed."""
     operators: tuple[OperatorReport, ...] = ()
     """The job's operators in the order of its records' way; empty where they cannot be told apart."""
 
@@ -103,6 +106,8 @@ class Observation:
         require_finite("input_rate_per_s", self.input_rate_per_s, least=0.0)
         require_finite("processed_rate_per_s", self.processed_rate_per_s, least=0.0)
         require_finite("backlog_records", self.backlog_records, least=0.0)
+        if self.arrival_rate_per_s is not None:
+            require_finite("arrival_rate_per_s", self.arrival_rate_per_s, least=0.0)
         latencies = (self.latency_p50_s, self.latency_p95_s, self.latency_p99_s)
         known = [value for value in latencies if value is not None]
         for value in known:
@@ -117,6 +122,11 @@ class Observation:
             require_finite("memory_share", self.memory_share, least=0.0)
         if self.state_mib is not None:
             require_finite("state_mib", self.state_mib, least=0.0)
+
+    @property
+    def load_per_s(self) -> float:
+        """How fast records come: what forecasts learn from. What adds up with the backlog is `input_rate_per_s`."""
+        return self.input_rate_per_s if self.arrival_rate_per_s is None else self.arrival_rate_per_s
 
     @property
     def is_idle(self) -> bool:

@@ -398,7 +398,7 @@ class _Windows:
         self._ends_s: FloatArray = np.array([one.time_s for one in reports], dtype=np.float64)
         self._lengths_s: FloatArray = np.array([one.window_s for one in reports], dtype=np.float64)
         self._begins_s: FloatArray = self._ends_s - self._lengths_s
-        self._rates_per_s: FloatArray = np.array([one.input_rate_per_s for one in reports], dtype=np.float64)
+        self._rates_per_s: FloatArray = np.array([one.load_per_s for one in reports], dtype=np.float64)
         self._latencies_s: FloatArray = np.array([_latency_s(one) for one in reports], dtype=np.float64)
         self._calm: BoolArray = np.ones(len(reports), dtype=np.bool_)
         for one in recoveries:

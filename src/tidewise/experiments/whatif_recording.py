@@ -372,6 +372,7 @@ def counted_afterwards(observations: Sequence[Observation]) -> tuple[Observation
             mended[index] = replace(
                 observations[index],
                 input_rate_per_s=max(0.0, came / observations[index].window_s),
+                arrival_rate_per_s=None,
                 backlog_records=max(0.0, float(arrived[index - begin] - done[index])),
             )
         first = end + 1

@@ -79,7 +79,7 @@ class Naive:
 
     def learn(self, observation: Observation) -> None:
         """Take one observation in; one that is not later than the last is ignored."""
-        rate = observation.input_rate_per_s
+        rate = observation.load_per_s
         if self._arrivals.add(end_s=observation.time_s, window_s=observation.window_s, rate_per_s=rate):
             self._seen += 1
 

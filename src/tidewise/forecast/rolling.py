@@ -119,7 +119,7 @@ class RollingForecaster:
             self._bursts.add(
                 end_s=self._series.clock_s,
                 window_s=observation.window_s,
-                rate_per_s=observation.input_rate_per_s,
+                rate_per_s=observation.load_per_s,
             )
 
     @on_one_thread

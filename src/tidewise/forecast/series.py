@@ -83,7 +83,7 @@ class RateSeries:
         self._late, self._late_s = 0, -math.inf
         if end_s - self._edge_s(self.count) > self._keep * self.sample_s:
             self._begin_anew(max(start_s, end_s - self._keep * self.sample_s))
-        self._fill(max(start_s, self._end_s), end_s, observation.input_rate_per_s)
+        self._fill(max(start_s, self._end_s), end_s, observation.load_per_s)
         self._end_s = end_s
         return True
 

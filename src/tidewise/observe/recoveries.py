@@ -117,7 +117,7 @@ class RecoveryWatch:
         if not latest:
             return  # nothing is known of the job as it was
         lasted_s = sum(report.window_s for report in latest)
-        rate_per_s = sum(report.input_rate_per_s * report.window_s for report in latest) / lasted_s
+        rate_per_s = sum(report.load_per_s * report.window_s for report in latest) / lasted_s
         self._open = _Failure(kind=kind, at_s=at_s, configuration=latest[-1].configuration, rate_per_s=rate_per_s)
 
     def _look(self, now_s: float) -> tuple[Recovered, ...]:

@@ -58,7 +58,7 @@ class LatencySamples:
             self.taken = tuple(sample for _, sample in self._cells.values())
 
     def _add(self, observation: Observation) -> None:
-        rate, latency_s = observation.input_rate_per_s, observation.latency_p95_s
+        rate, latency_s = observation.load_per_s, observation.latency_p95_s
         if latency_s is None or rate < _LEAST_RATE_PER_S:
             return
         key = observation.configuration, math.floor(math.log(rate) / _CELL_WIDTH)

@@ -210,7 +210,7 @@ class Phoebe:
 
     def _recent_rate_per_s(self, situation: Situation) -> float:
         since_s = situation.latest.time_s - self.sample_s
-        return mean(seen.input_rate_per_s for seen in situation.history if seen.time_s > since_s)
+        return mean(seen.load_per_s for seen in situation.history if seen.time_s > since_s)
 
     def _step_per_s(self, situation: Situation) -> float | None:
         """How far apart the loads to profile are; None where the first profile does not tell."""

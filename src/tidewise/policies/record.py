@@ -38,7 +38,7 @@ class Record:
             window_s = report.window_s if runs else 0.0
             told_s = window_s if report.busy_share is not None else 0.0
             self._weight_s.append(self._weight_s[-1] + window_s)
-            self._arrived.append(self._arrived[-1] + window_s * report.input_rate_per_s)
+            self._arrived.append(self._arrived[-1] + window_s * report.load_per_s)
             self._busy_s.append(self._busy_s[-1] + told_s * (report.busy_share or 0.0))
             self._processed.append(self._processed[-1] + told_s * report.processed_rate_per_s)
             if not runs or report.configuration != before.configuration:

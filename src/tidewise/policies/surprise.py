@@ -84,7 +84,7 @@ class Surprise:
         latest = history[-1]
         recent = [seen for seen in history if seen.time_s > latest.time_s - _RECENT_S]
         mean = _mean_rate(recent)
-        return max(mean, min(seen.input_rate_per_s for seen in history[-2:])) if len(history) > 1 else mean
+        return max(mean, min(seen.load_per_s for seen in history[-2:])) if len(history) > 1 else mean
 
     def is_calm(self, observation: Observation) -> bool:
         """Whether nothing has disturbed the job shortly before this report."""
@@ -94,7 +94,7 @@ class Surprise:
 
     def is_jumping(self, history: Sequence[Observation]) -> bool:
         """Whether the last report shows so much more than the ones before that the next may show more again."""
-        return history[-1].input_rate_per_s > _JUMP * self.rate_per_s(history)
+        return history[-1].load_per_s > _JUMP * self.rate_per_s(history)
 
     def bent(self, forecast: Forecast, rate_per_s: float, now_s: float) -> Forecast:
         """The forecast from now on; lifted where more arrives than it thought possible."""
@@ -115,7 +115,7 @@ class Surprise:
 
         `known`: mean and spread of the logarithm of a configuration's capacity, at a rate.
         """
-        rate = self._calm[-1].input_rate_per_s if self._calm else 0.0
+        rate = self._calm[-1].load_per_s if self._calm else 0.0
         ran = {each.configuration: known(each.configuration, rate) for each in self._calm}
         lasted_s = sum(each.window_s for each in self._calm)
         done = [each.processed_rate_per_s * each.window_s for each in self._calm]
@@ -131,7 +131,7 @@ class Surprise:
 
 
 def _mean_rate(windows: Sequence[Observation]) -> float:
-    return sum(each.input_rate_per_s * each.window_s for each in windows) / sum(each.window_s for each in windows)
+    return sum(each.load_per_s * each.window_s for each in windows) / sum(each.window_s for each in windows)
 
 
 def _standard_error(done: Sequence[float], possible: Sequence[float]) -> float:

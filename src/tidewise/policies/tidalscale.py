@@ -156,7 +156,7 @@ class TidalScale:
         if observation.status is not JobStatus.RUNNING or cpu is None or not self._copes(observation, cpu):
             return
         row = observation.configuration.executors, round(10 * cpu)
-        load = observation.input_rate_per_s
+        load = observation.load_per_s
         before = self._table.get(row, load)
         self._table[row] = before + self.table_smoothing * (load - before)
 
@@ -198,7 +198,7 @@ class TidalScale:
             return f"Memory is used to {percent(report.memory_share or 0.0)}"
         if _above(report.cpu_share, self.max_cpu):
             return f"CPU is used to {percent(report.cpu_share or 0.0)}"
-        if report.backlog_records > self.lag_s * report.input_rate_per_s:
+        if report.backlog_records > self.lag_s * report.load_per_s:
             return f"{report.backlog_records:.4g} records wait, more than arrive in {format_duration(self.lag_s)}"
         if self._rises >= self.lag_rises:
             return f"The lag has risen {self._rises} times in a row"
@@ -216,7 +216,7 @@ class TidalScale:
             and self.least_cpu <= cpu <= self.max_cpu
             # Tenths of CPU: what rounds to none would be a row that cannot be divided by.
             and round(10 * cpu) > 0
-            and report.backlog_records < self.lag_s * report.input_rate_per_s
+            and report.backlog_records < self.lag_s * report.load_per_s
         )
 
     def _watch_lag(self, report: Observation) -> None:
@@ -229,7 +229,7 @@ class TidalScale:
     # Predictions ----------------------------------------------------------------------------------------------------
 
     def _target_rate(self, latest: Observation) -> tuple[float, Evidence]:
-        current, lag = latest.input_rate_per_s, latest.backlog_records
+        current, lag = latest.load_per_s, latest.backlog_records
         short, long = self._short.ahead(self.horizon_s), self._long.ahead(self.horizon_s)
         weight = self._short_weight()
         if short is None:

@@ -340,9 +340,9 @@ class Tidewise:
         latest = situation.latest
         if known is None or latest.latency_p95_s is None or not self._surprise.is_calm(latest):
             return
-        if latest.configuration != known.odds.candidates[known.row] or latest.input_rate_per_s <= 0.0:
+        if latest.configuration != known.odds.candidates[known.row] or latest.load_per_s <= 0.0:
             return
-        at = np.log([latest.input_rate_per_s])
+        at = np.log([latest.load_per_s])
         self._calibration.check(
             actual_s=latest.latency_p95_s,
             expected_s=float(known.odds.latency_s(at)[known.row, 0]),

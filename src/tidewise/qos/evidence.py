@@ -146,7 +146,7 @@ def _said_by(windows: list[Observation]) -> Evidence | None:
     full, at_least, keeps_up = full_rate(arrived, processed, busy)
     return Evidence(
         configuration=windows[-1].configuration,
-        rate_per_s=arrived,
+        rate_per_s=_mean(windows, [window.load_per_s for window in windows]),
         full_rate_per_s=full,
         at_least=at_least,
         keeps_up=keeps_up,

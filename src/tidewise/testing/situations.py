@@ -125,6 +125,7 @@ def _chapters(draw: st.DrawFn, configuration: Configuration, window_s: float) ->
         busy_share=draw(_shares()),
         cpu_share=draw(_shares()),
         memory_share=draw(st.one_of(st.none(), st.floats(0.0, 2.0))),
+        arrival_rate_per_s=draw(st.one_of(st.none(), _rates_per_s())),
     )
 
 

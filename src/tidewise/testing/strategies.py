@@ -215,6 +215,7 @@ def observations(draw: st.DrawFn) -> Observation:
         cpu_share=draw(st.none() | _shares),
         memory_share=draw(st.none() | st.floats(0.0, 2.0)),
         state_mib=draw(st.none() | st.floats(0.0, 1e6)),
+        arrival_rate_per_s=draw(st.none() | _rates_per_s),
         operators=draw(st.sampled_from(_OPERATORS)),
     )
 

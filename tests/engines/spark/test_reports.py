@@ -392,6 +392,41 @@ def test_a_correction_makes_no_peak_of_a_short_window() -> None:
     assert 2000.0 + sum(window_s * rate for window_s, rate in inputs) == pytest.approx(5000.0 + 10 * rate_per_s)
 
 
+def test_what_came_in_an_outage_is_no_burst_after_it() -> None:
+    reporter = _reporter(window_s=5.0)
+    _tell_seconds(reporter, 1, 20)
+    reporter.status(JobStatus.DOWN, 20.0)
+    assert reporter.observations(50.0)[-1].load_per_s == pytest.approx(100.0)
+    # Three times as many came as before, which only the first batch after the outage tells.
+    reporter.status(JobStatus.RUNNING, 50.0)
+    _tell(reporter, 20, began_s=50.0, duration_s=4.0, start=1900, end=11_200, latest=11_200)
+    after = reporter.observations(55.0)[-1]
+    assert after.input_rate_per_s > 1000.0, "the books make up for what was guessed"
+    assert 250.0 < after.load_per_s <= 310.0
+
+
+def test_a_guess_that_was_too_high_does_not_look_like_silence() -> None:
+    reporter = _reporter(window_s=1.0)
+    _tell_seconds(reporter, 1, 11)
+    reporter.observations(13.0)
+    for second in (11, 12, 13):
+        start = 1000 + 60 * (second - 11)
+        _tell(reporter, second, began_s=float(second), start=start, end=start + 60, latest=start + 60)
+    after = reporter.observations(14.0)[-1]
+    assert after.input_rate_per_s == 0.0
+    assert after.load_per_s == pytest.approx(60.0, rel=0.15)
+
+
+def test_the_load_of_a_job_with_long_batches_is_told_without_leaps() -> None:
+    # A batch takes far longer than a report, so that most reports have to guess what arrives.
+    true_rate = _waves(600, 300, 700)
+    job = ModelJob(rates_per_s=true_rate, capacity_per_s=1500.0, fixed_s=8.0, interval_s=0.0)
+    reports = [report for report in job.reports(_reporter(window_s=5.0)) if report.time_s > 60.0]
+    assert max(report.input_rate_per_s for report in reports) > 1000.0, "the books do leap"
+    assert min(report.load_per_s for report in reports) > 300 / 1.1
+    assert max(report.load_per_s for report in reports) < 1.1 * 700
+
+
 def test_a_source_that_does_not_tell_has_as_much_input_as_output() -> None:
     reporter = _reporter()
     _tell(reporter, 0, began_s=2.0, start=None, end=None, latest=None, rows=100)

@@ -27,6 +27,9 @@ class QueryWindow:
     """What a query did in one window."""
 
     arrived: float
+    """What makes up for earlier windows included."""
+    arrival_rate_per_s: float
+    """How fast records came, as far as that is known by now."""
     processed: float
     """Replayed records included."""
     backlog: float
@@ -194,6 +197,7 @@ class QueryRecord:
         self._latency = percentiles(fresh) or self._latency
         return QueryWindow(
             arrived=arrived,
+            arrival_rate_per_s=self._arrival_rate_per_s(begin_s, end_s, arrived),
             processed=sum(batch.advance + batch.replayed for batch in ended),
             backlog=self._newest - self._committed,
             latency=None if missing else self._latency,
@@ -240,6 +244,12 @@ class QueryRecord:
         arrived = newest - self._newest
         self._newest = newest
         return arrived
+
+    def _arrival_rate_per_s(self, begin_s: float, end_s: float, arrived: float) -> float:
+        at_begin, at_end = self._arrivals.position(begin_s), self._arrivals.position(end_s)
+        if at_begin is None or at_end is None:
+            return arrived / (end_s - begin_s)
+        return max(0.0, at_end - at_begin) / (end_s - begin_s)
 
     def _is_waiting(self, at_s: float) -> bool:
         """Whether there is something to do; where it cannot be counted, unless the query has said otherwise."""

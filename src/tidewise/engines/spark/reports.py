@@ -230,6 +230,7 @@ class Reporter:
             configuration=configuration,
             status=status,
             input_rate_per_s=sum(window.arrived for window in windows) / window_s,
+            arrival_rate_per_s=sum(window.arrival_rate_per_s for window in windows),
             processed_rate_per_s=sum(window.processed for window in windows) / window_s,
             backlog_records=max(0.0, sum(window.backlog for window in windows)),
             latency_p50_s=None if latency is None else latency.p50_s,
