@@ -277,6 +277,7 @@ def test_after_a_change_with_a_gap_it_rests_unless_that_was_of_no_use() -> None:
     )
     decision = policy.decide(situation)
     assert decision.reason.code == "settling"
+    assert set(decision.reason.evidence) >= CONTRACT - {"change_cost", "planned_cost", "cost_of_keeping"}
     # 45 s of gap are rested from for ten times as long.
     assert "5 min" in decision.reason.sentence
     much = replace(situation, forecast=expected(20_000.0, 770.0))

@@ -511,3 +511,38 @@ def test_a_move_says_what_it_costs_to_stay() -> None:
     assert (found.cost, found.keep_cost, found.change_cost, found.drained_s) == pytest.approx(
         (expected.cost, expected.keep_cost, expected.change_cost, expected.drained_s)
     )
+
+
+# Losing an executor
+
+LOSSES = replace(CALM, losses_per_s=1.0 / 600.0, replaced_s=40.0, recovery_limit_s=180.0)
+
+
+@pytest.mark.parametrize(("losses_per_s", "wanted"), [(0.0, 1), (1.0 / 600.0, 2), (1e-6, 1)])
+def test_a_second_executor_is_kept_where_losing_the_only_one_costs_more(losses_per_s: float, wanted: int) -> None:
+    odds = odds_of(executors(1, 2, 3), cost=[0.02, 0.04, 0.06], capacity=[1000.0, 2000.0, 3000.0])
+    terms = replace(LOSSES, losses_per_s=losses_per_s)
+    best = planner_of(odds, horizon_of([[300.0]], [3600.0]), [LIVE], terms).best(standing(1))
+    assert odds.candidates[best.row].executors == wanted
+
+
+def test_what_the_others_cannot_carry_counts_too() -> None:
+    # Two at 80 % each: one alone would fall behind, two of three would not.
+    odds = odds_of(executors(2, 3), cost=[0.02, 0.04], capacity=[1000.0, 1500.0], steep=0.0)
+    horizon = horizon_of([[800.0]], [3600.0])
+    assert planner_of(odds, horizon, [LIVE], CALM).best(standing(1)).row == 0
+    assert planner_of(odds, horizon, [LIVE], LOSSES).best(standing(0)).row == 1
+
+
+@_quick
+@given(
+    rate=st.floats(10.0, 5000.0), replaced_s=st.floats(0.1, 600.0), limit_s=st.one_of(st.none(), st.floats(10.0, 600.0))
+)
+def test_losing_one_of_more_is_never_worse(rate: float, replaced_s: float, limit_s: float | None) -> None:
+    odds = odds_of(executors(1, 2, 4, 8), cost=[0.0] * 4, capacity=[1000.0, 2000.0, 4000.0, 8000.0], steep=0.0)
+    terms = replace(LOSSES, replaced_s=replaced_s, recovery_limit_s=limit_s, unrecovered_s=100.0)
+    costs = [
+        planner_of(odds, horizon_of([[rate]], [60.0]), [LIVE], terms).best(standing(row)).keep_cost for row in range(4)
+    ]
+    assert np.isfinite(costs).all()
+    assert costs == sorted(costs, reverse=True)

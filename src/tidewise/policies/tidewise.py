@@ -31,6 +31,7 @@ from tidewise.policies.calibration import Calibration
 from tidewise.policies.change_pain import ChangePain
 from tidewise.policies.curiosity import Curiosity, kind_of
 from tidewise.policies.late_budget import LateBudget
+from tidewise.policies.losses import Losses
 from tidewise.policies.patience import Patience
 from tidewise.policies.replies import change_is_on, keep, move
 from tidewise.policies.surprise import Surprise
@@ -101,7 +102,7 @@ class Tidewise:
     """For how long after a start, a change or a failure reports tell nothing of what is usual, and how much of steady
     work makes one piece of evidence; less on a compressed day."""
     failures_per_day: float = 2.0
-    """How often something fails, before the job's own failures tell."""
+    """How often something fails, before the job's own failures tell: all of it, and as often one of its executors."""
     unseen_s: float = 20.0
     """How long a failure goes on before reports show anything of it; a recovery begins with the failure."""
     forecaster: str = "ensemble"
@@ -115,6 +116,7 @@ class Tidewise:
 
     _model: JobModel = field(init=False, repr=False, compare=False)
     _trouble: Trouble = field(init=False, repr=False, compare=False)
+    _losses: Losses = field(init=False, repr=False, compare=False)
     _surprise: Surprise = field(init=False, repr=False, compare=False)
     _patience: Patience = field(init=False, repr=False, compare=False)
     _curiosity: Curiosity = field(init=False, repr=False, compare=False)
@@ -156,6 +158,7 @@ class Tidewise:
         self._model = JobModel(physics=physics, changes=())
         self._late = LateBudget(memory_s=self.memory_s)
         self._trouble = Trouble(usual_down_s=_USUAL_DOWNTIME.median, failures_per_day=self.failures_per_day)
+        self._losses = Losses(losses_per_day=self.failures_per_day)
         self._surprise = Surprise(settle_s=self.settle_s)
         self._patience = Patience(settle_s=self.settle_s)
         self._curiosity = Curiosity(settle_s=self.settle_s, horizon_s=self.tail_s)
@@ -189,6 +192,7 @@ class Tidewise:
             )
 
     def decide(self, situation: Situation) -> Decision:
+        self._losses.look(situation)
         waiting = change_is_on(situation)
         if waiting is not None:
             return waiting
@@ -199,19 +203,19 @@ class Tidewise:
         self._listen(situation)
         horizon, rate = self._horizon(situation)
         known = self._knowledge(situation, rate)
-        resting = self._resting(situation, known, horizon)
+        expected = self._expectations(situation, known, horizon, rate)
+        resting = self._resting(situation, known, horizon, expected)
         if resting is not None:
             return resting
         gaps_s = [change.gap_s for change in known.ways.changes]
         planner = Planner(known.odds, horizon, known.ways, gaps_s, self._terms(situation, known))
         behind = self._behind(situation, known, rate)
         best = planner.best(behind)
-        instead = self._better_wait(situation, known, best, behind) or self._profile(situation, known, best)
-        if instead is not None:
-            return instead
-        return self._reply(situation, known, best, self._expectations(situation, known, horizon, rate))
+        wait = self._better_wait(situation, known, best, behind, expected)
+        instead = wait or self._profile(situation, known, best)
+        return instead or self._reply(situation, known, best, expected)
 
-    def _resting(self, situation: Situation, known: _Known, horizon: Horizon) -> Keep | None:
+    def _resting(self, situation: Situation, known: _Known, horizon: Horizon, expected: _Expectations) -> Keep | None:
         """The reply shortly after a change that stopped the job: what has just been decided is not decided again.
 
         Unless it turns out to be of no use at all.
@@ -231,20 +235,26 @@ class Tidewise:
             "settling",
             f"The last change stopped the job for about {format_duration(gap_s)}: what came of it is watched for "
             f"another {format_duration(left_s)} before anything is changed again.",
+            expected.of(known.row, known.row),
         )
 
-    def _better_wait(self, situation: Situation, known: _Known, best: Move, behind: Behind) -> Keep | None:
+    def _better_wait(
+        self, situation: Situation, known: _Known, best: Move, behind: Behind, expected: _Expectations
+    ) -> Keep | None:
         """The reply to a move that is not made yet; None where it is."""
+        evidence = expected.of(known.row, known.row)
         if known.takes_away(best.row) and (behind.is_behind or situation.promises.broken_by(situation.latest)):
             return keep(
                 "behind",
                 f"{situation.intended} stays: nothing is taken away from a job that has not caught up, or breaks a "
                 "promise.",
+                evidence,
             )
         if _gap_s(situation, best.mechanism) > 0.0 and self._surprise.is_jumping(situation.history):
             return keep(
                 "jumping",
                 "The load has just jumped: how far is seen by the next report, before the job is stopped for a change.",
+                evidence,
             )
         left_s = self._patience.left_s(situation.now_s)
         if left_s > 0.0 and known.takes_away(best.row):
@@ -252,6 +262,7 @@ class Tidewise:
                 "patient",
                 f"{situation.intended} stays for another {format_duration(left_s)}: some of it was added only a short "
                 "time ago, and may be needed again.",
+                evidence,
             )
         return None
 
@@ -307,6 +318,7 @@ class Tidewise:
         self._known = _Known(
             odds=made,
             ways=Ways(few, changes),
+            joins_s=None if live is None else live.preparation_s,
             depends=depends,
             row=few.row_of(situation.intended) or 0,
             rate_per_s=rate,
@@ -412,6 +424,8 @@ class Tidewise:
         return Terms(
             late_cost_per_s=price * worth / 3600.0,
             failures_per_s=self._trouble.failures_per_s,
+            losses_per_s=0.0 if known.joins_s is None else self._losses.per_s,
+            replaced_s=0.0 if known.joins_s is None else self._losses.replaced_s(known.joins_s),
             unrecovered_s=_UNRECOVERED * (situation.promises.recovery_s or 0.0),
             friction_s=max(self.friction_s, self._pain.late_s(situation.promises)),
             payback=self.payback,
@@ -452,7 +466,12 @@ class Tidewise:
 
     def _reply(self, situation: Situation, known: _Known, plan: Move, expected: _Expectations) -> Decision:
         target = known.odds.candidates[plan.row]
-        evidence = expected.of(plan, known.row)
+        evidence = {
+            **expected.of(plan.row, known.row),
+            "change_cost": plan.change_cost,
+            "planned_cost": plan.cost,
+            "cost_of_keeping": plan.keep_cost,
+        }
         high, ahead = f"{expected.rate_high_per_s:.4g} records/s", format_duration(_LOOK_AHEAD_S)
         if target == situation.intended:
             sentence = (
@@ -514,13 +533,13 @@ class _Expectations:
             return ""
         return f" Its margins are {self.widening:.2g} times as wide as usual: latencies were higher than it expected."
 
-    def of(self, plan: Move, running: int) -> Evidence:
-        """Of what runs after a move."""
+    def of(self, row: int, running: int) -> Evidence:
+        """Of a row, instead of the one that runs."""
         odds, both = self.odds, np.array([self.middle, self.high])
-        latency = odds.latency_s(both)[plan.row]
-        recovery = odds.recovery_s(both)[plan.row]
-        late = odds.late(self.log_rates)[plan.row] @ self.chances
-        cost, before = (3600.0 * float(odds.cost_per_s[row]) for row in (plan.row, running))
+        latency = odds.latency_s(both)[row]
+        recovery = odds.recovery_s(both)[row]
+        late = odds.late(self.log_rates)[row] @ self.chances
+        cost, before = (3600.0 * float(odds.cost_per_s[one]) for one in (row, running))
         return {
             "rate_per_s": self.rate_per_s,
             "expected_rate_per_s": math.exp(self.middle),
@@ -534,9 +553,6 @@ class _Expectations:
             "cost_per_hour": cost,
             "cost_per_hour_before": before,
             "saving_per_hour": before - cost,
-            "change_cost": plan.change_cost,
-            "planned_cost": plan.cost,
-            "cost_of_keeping": plan.keep_cost,
             "slower": self.slower,
             "late_seconds_used": self.late_used,
             "calibration": self.widening,
@@ -549,6 +565,8 @@ class _Known:
 
     odds: Odds
     ways: Ways
+    joins_s: float | None
+    """How long an executor takes to join the running job; None where none can: losing one stops all of it."""
     depends: tuple[object, ...]
     """All that it was reckoned from: where any of that has changed, it is reckoned anew."""
     row: int

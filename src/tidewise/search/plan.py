@@ -29,6 +29,8 @@ _NOBODY_MINDS_S = 60.0
 _LEAST_RATE = 1e-6
 _NARROWEST, _SUREST = 1e-3, 0.999
 _LEAST_FAILURES_PER_S = 1.0 / 3600.0
+_LUCK = 0.3
+"""How far (in its logarithm) the time may be off until a lost executor is replaced."""
 _FULL = 10.0
 """From a chance of one in so many on, running out of memory costs as much as being late all the time."""
 _WORST = 10.0
@@ -105,6 +107,7 @@ class Terms:
     late_cost_per_s: float
     """What a second that breaks the promised latency costs."""
     failures_per_s: float
+    """Of the whole job."""
     unrecovered_s: float
     """What a recovery that takes too long costs besides its late seconds, in late seconds."""
     friction_s: float
@@ -113,6 +116,10 @@ class Terms:
     """How many times its own cost a change has to earn."""
     latency_limit_s: float | None
     recovery_limit_s: float | None = None
+    losses_per_s: float = 0.0
+    """Of one executor, while the others go on."""
+    replaced_s: float = 0.0
+    """How long one is missed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +204,7 @@ class Planner:
         self._ways = ways
         self._gaps_s = tuple(gaps_s)
         self._terms = terms
-        self._load = np.minimum(np.exp(horizon.log_rates - odds.log_capacity[:, np.newaxis, np.newaxis]), _FULLEST)
+        self._load = np.minimum(np.exp(self._log_loads(horizon.log_rates)), _FULLEST)
         self._slack_s = self._slack()
         self._per_s = self._running_per_s()
         self._ahead = self._planned()
@@ -211,11 +218,36 @@ class Planner:
         recovery_s = np.minimum(odds.recovery_s(rates), _FOR_EVER_S)
         # However seldom something fails, the promise is that a failure now would be got over in time.
         expected = max(terms.failures_per_s, _LEAST_FAILURES_PER_S)
-        failed = terms.failures_per_s * recovery_s + expected * terms.unrecovered_s * unrecovered
+        failed = terms.failures_per_s * recovery_s + expected * terms.unrecovered_s * unrecovered + self._lost()
         # What is more than can be done piles up, and makes as much late again when it is worked off.
-        overload = np.maximum(0.0, np.exp(rates - odds.log_capacity[:, np.newaxis, np.newaxis]) - 1.0)
+        overload = np.maximum(0.0, np.exp(self._log_loads(rates)) - 1.0)
         wrong = np.minimum(late + overload + full + failed, _WORST)
         return np.asarray(odds.cost_per_s[:, np.newaxis, np.newaxis] + terms.late_cost_per_s * wrong, dtype=np.float64)
+
+    def _lost(self) -> Floats:
+        """Rows x steps x levels: late seconds by losing an executor, each second.
+
+        Until it is replaced the others carry on as far as they can; the only one leaves nobody.
+        """
+        terms, rates = self._terms, self._horizon.log_rates
+        if terms.losses_per_s <= 0.0 or terms.replaced_s <= 0.0:
+            return np.zeros_like(self._load)
+        executors = self._odds.candidates.executors[:, np.newaxis, np.newaxis]
+        load = np.exp(self._log_loads(rates))
+        missing = np.where(executors > 1, load * executors / np.maximum(1, executors - 1) - 1.0, 1.0)
+        delay_s = terms.replaced_s * np.clip(missing, 0.0, 1.0)
+        felt = np.maximum(0.0, 1.0 - self._slack_s / np.maximum(delay_s, 1e-9))
+        drained_s = np.minimum(delay_s / (1.0 - self._load), _FOR_EVER_S)
+        late_s = felt * (terms.replaced_s + drained_s)
+        if terms.recovery_limit_s is None:
+            return np.asarray(terms.losses_per_s * late_s, dtype=np.float64)
+        too_long = np.where(late_s > 0.0, ndtr(np.log(np.maximum(late_s, 1e-9) / terms.recovery_limit_s) / _LUCK), 0.0)
+        expected = max(terms.losses_per_s, _LEAST_FAILURES_PER_S)
+        return np.asarray(terms.losses_per_s * late_s + expected * terms.unrecovered_s * too_long, dtype=np.float64)
+
+    def _log_loads(self, rates: Floats) -> Floats:
+        """Rows x steps x levels: logarithms of the utilisation."""
+        return np.asarray(rates - self._odds.log_capacity[:, np.newaxis, np.newaxis], dtype=np.float64)
 
     def _slack(self) -> Floats:
         """Rows x steps x levels: by how much later than usual output may come."""
