@@ -30,7 +30,8 @@ demo: java ## a morning of load on real Spark in four minutes, tuned while you l
 	@$(BIN)/tidewise demo
 
 test: jars lint ## lint, types, layers and all tests but the slow proofs
-	@$(BIN)/pytest -n 3 --dist loadgroup -m "not soak"
+	@# The JVMs of tests live for seconds: what their second compiler would do for them never pays.
+	@JDK_JAVA_OPTIONS=-XX:TieredStopAtLevel=1 $(BIN)/pytest -n 3 --dist loadgroup -m "not soak"
 
 lint: $(READY) ## style, types and the layers of the house
 	@$(BIN)/ruff check --quiet .
