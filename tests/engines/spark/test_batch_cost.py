@@ -28,11 +28,30 @@ def test_batches_of_one_size_tell_nothing() -> None:
     assert cost.fixed_s(outside_s=0.2) == 0.2
 
 
-def test_batches_that_get_no_slower_with_their_rows_tell_nothing() -> None:
+def test_batches_that_get_no_slower_with_their_rows_are_nearly_all_fixed_cost() -> None:
     cost = BatchCost()
     for rows in (1000, 2000, 3000, 4000, 5000, 6000):
-        cost.learn(rows, 2.0 - rows / 10_000)
+        cost.learn(rows, 2.0 - rows / 100_000)
+    assert cost.fixed_s(outside_s=0.2) == pytest.approx(0.95 * 1.94)
+
+
+def test_one_large_batch_after_a_slow_one_tells_nothing() -> None:
+    cost = BatchCost()
+    for rows in (1000, 1010, 990, 3000, 1005, 1100, 1000, 1020):
+        cost.learn(rows, rows / 1000)
     assert cost.fixed_s(outside_s=0.2) == 0.2
+
+
+def test_a_job_that_warms_up_does_not_seem_to_work_on_its_rows() -> None:
+    cost = BatchCost()
+    # At first there is something to catch up with, and nothing is compiled: large batches are slow.
+    for number in range(20):
+        cost.learn(4500 - 120 * number, 3.0 - 0.08 * number, is_warm=False)
+    assert cost.fixed_s(outside_s=0.3) == 0.3
+    assert cost.usual_duration_s > 2.0
+    for number in range(30):
+        cost.learn(2100 + 100 * number, 1.0 + 0.02 * number)
+    assert cost.fixed_s(outside_s=0.3) == pytest.approx(0.58, rel=0.1)
 
 
 def test_a_cost_of_nothing_is_a_cost() -> None:

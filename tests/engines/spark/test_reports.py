@@ -164,7 +164,7 @@ def test_other_executors_make_other_costs() -> None:
         )
         position += rows
         # The line that was found stays until the new batches give another.
-        assert reporter.detail().queries[0].fixed_cost_s == pytest.approx(0.3 if number < 4 else 0.8, rel=0.1)
+        assert reporter.detail().queries[0].fixed_cost_s == pytest.approx(0.3 if number < 5 else 0.8, rel=0.1)
 
 
 def test_a_batch_is_busy_in_every_window_it_runs_in() -> None:

@@ -20,6 +20,8 @@ _SAYS_IDLE_EVERY_S = 10.0
 _TRIGGER_SLACK_S = 0.5
 """What may lie between the end of a batch that took too long and the start of the next."""
 _REMEMBERED_BATCHES = 200
+_WARM_AFTER_S = 60.0
+"""For so long after a query has come up, Java still compiles what its batches run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,8 @@ class QueryRecord:
         self._runs: dict[int, str] = {}  # by batch, the run that told of it last
         self._shift = 0.0  # from the source's positions to those of the books
         self._position = 0.0  # up to where batches have been told of
+        self._run_id: str | None = None
+        self._run_began_s = 0.0
         self._first: _Batch | None = None
         self._unreported: list[_Batch] = []
         self._unfinished: list[_Batch] = []  # whose work is not yet all in `_worked_s`
@@ -151,7 +155,7 @@ class QueryRecord:
             self.dropped_records += sum(operator.dropped_rows for operator in progress.state)
             self.observed.update({name: int(value) for name, value in progress.observed.items() if value.is_integer()})
         advance = self._advance(progress, again=again, is_newest=is_newest)
-        self._cost.learn(progress.rows, progress.duration_s)
+        self._cost.learn(progress.rows, progress.duration_s, is_warm=self._is_warm(progress.run_id, began_s))
         work_s = progress.duration_s - self._cost.fixed_s(outside_s=_outside_s(progress)) if progress.rows > 0 else 0.0
         batch = _Batch(
             began_s=began_s,
@@ -204,6 +208,12 @@ class QueryRecord:
             output_missing=missing,
             busy_share=self._busy_share(begin_s, end_s, status=status, interval_s=interval_s),
         )
+
+    def _is_warm(self, run_id: str, began_s: float) -> bool:
+        """Whether the query has been up for a while."""
+        if run_id != self._run_id:
+            self._run_id, self._run_began_s = run_id, began_s
+        return began_s - self._run_began_s >= _WARM_AFTER_S
 
     def _advance(self, progress: BatchProgress, *, again: bool, is_newest: bool) -> float:
         """How far the batch leads beyond all before it, lost reports in between included."""
