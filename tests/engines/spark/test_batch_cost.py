@@ -33,6 +33,7 @@ def test_batches_that_get_no_slower_with_their_rows_are_nearly_all_fixed_cost() 
     for rows in (1000, 2000, 3000, 4000, 5000, 6000):
         cost.learn(rows, 2.0 - rows / 100_000)
     assert cost.fixed_s(outside_s=0.2) == pytest.approx(0.95 * 1.94)
+    assert cost.work_s(3000, 2.0, outside_s=0.2) == pytest.approx(0.1)
 
 
 def test_one_large_batch_after_a_slow_one_tells_nothing() -> None:
@@ -65,10 +66,29 @@ def test_what_was_found_outlives_the_batches_but_not_the_shortest_new_one() -> N
     cost = BatchCost()
     for rows in (1000, 2000, 3000, 4000, 5000, 6000):
         cost.learn(rows, 0.5 + rows / 1000)
-    cost.forget_batches()
+    cost.forget_rows()
     cost.learn(1000, 0.4)
     assert cost.fixed_s(outside_s=0.1) == pytest.approx(0.38)
     assert cost.usual_duration_s == 0.4
+
+
+def test_more_executors_share_the_rows() -> None:
+    cost = BatchCost()
+    for executors in (4, 4, 4, 2, 2, 2, 1, 1, 1):
+        cost.learn(1000, 0.5 + 1.0 / executors, executors=executors)
+        cost.forget_durations()
+    cost.learn(2000, 1.0, executors=4)
+    assert cost.work_s(2000, 1.0, executors=4, outside_s=0.1) == pytest.approx(0.5)
+    assert cost.usual_duration_s == 1.0
+
+
+def test_a_batch_that_took_longer_was_slower_in_all_that_it_did() -> None:
+    cost = BatchCost()
+    for rows in (1000, 2000, 3000, 4000, 5000, 6000):
+        cost.learn(rows, 1.0 + rows / 1000)
+    assert cost.work_s(3000, 4.0, outside_s=0.1) == pytest.approx(3.0)
+    assert cost.work_s(3000, 8.0, outside_s=0.1) == pytest.approx(6.0)
+    assert cost.work_s(0, 8.0, outside_s=0.1) == 0.0
 
 
 @given(
@@ -79,5 +99,7 @@ def test_no_batch_is_all_fixed_cost(batches: list[tuple[int, float]], outside_s:
     cost = BatchCost()
     for rows, duration_s in batches:
         cost.learn(rows, duration_s)
+    for rows, duration_s in batches:
+        assert 0.0 <= cost.work_s(rows, duration_s, outside_s=min(outside_s, duration_s)) <= duration_s
     kept = [duration_s for rows, duration_s in batches if rows > 0 and duration_s > 0.0][-30:]
     assert 0.0 <= cost.fixed_s(outside_s=outside_s) <= 0.95 * min(kept, default=0.0)

@@ -122,9 +122,12 @@ class QueryRecord:
         """What waits in each partition; None where the sources have none."""
         return self._partitions.lag(at_s)
 
-    def forget_costs(self) -> None:
-        """Batches take another time from now on."""
-        self._cost.forget_batches()
+    def forget_costs(self, *, same_kind: bool) -> None:
+        """Batches take another time from now on; where the executors are not of the same kind, every row does."""
+        if same_kind:
+            self._cost.forget_durations()
+        else:
+            self._cost.forget_rows()
 
     def idle(self, at_s: float) -> None:
         """A trigger at this time found nothing to do."""
@@ -136,7 +139,7 @@ class QueryRecord:
             self._arrivals.tell(at_s, self._position, idle=True)
             self._partitions.idle(at_s)
 
-    def batch(self, progress: BatchProgress, *, committed_s: float, interval_s: float) -> None:
+    def batch(self, progress: BatchProgress, *, committed_s: float, interval_s: float, executors: int = 1) -> None:
         """A batch, once however often it is told of."""
         began_s = committed_s - progress.duration_s
         if not progress.executed:
@@ -155,8 +158,11 @@ class QueryRecord:
             self.dropped_records += sum(operator.dropped_rows for operator in progress.state)
             self.observed.update({name: int(value) for name, value in progress.observed.items() if value.is_integer()})
         advance = self._advance(progress, again=again, is_newest=is_newest)
-        self._cost.learn(progress.rows, progress.duration_s, is_warm=self._is_warm(progress.run_id, began_s))
-        work_s = progress.duration_s - self._cost.fixed_s(outside_s=_outside_s(progress)) if progress.rows > 0 else 0.0
+        is_warm = self._is_warm(progress.run_id, began_s)
+        self._cost.learn(progress.rows, progress.duration_s, executors=executors, is_warm=is_warm)
+        work_s = self._cost.work_s(
+            progress.rows, progress.duration_s, executors=executors, outside_s=_outside_s(progress)
+        )
         batch = _Batch(
             began_s=began_s,
             committed_s=committed_s,

@@ -131,7 +131,10 @@ class Reporter:
         require_finite("at_s", at_s)
         configuration = self._configurations.newest
         self._query(progress.query_id).batch(
-            progress, committed_s=at_s, interval_s=0.0 if configuration is None else configuration.commit_interval_s
+            progress,
+            committed_s=at_s,
+            interval_s=0.0 if configuration is None else configuration.commit_interval_s,
+            executors=1 if configuration is None else configuration.executors,
         )
 
     def idle(self, query_id: str, at_s: float) -> None:
@@ -152,9 +155,9 @@ class Reporter:
         """What really runs from this time on."""
         before = self._configurations.newest
         self._configurations.tell(configuration, at_s)
-        if before is not None and before.differs_from(configuration) - {Parameter.COMMIT_INTERVAL_S}:
-            for query in self._queries.values():
-                query.forget_costs()
+        differs = set() if before is None else before.differs_from(configuration) - {Parameter.COMMIT_INTERVAL_S}
+        for query in self._queries.values() if differs else ():
+            query.forget_costs(same_kind=differs == {Parameter.EXECUTORS})
 
     def executors(self, sample: ExecutorSample, at_s: float) -> None:
         self._samples.tell(sample, at_s)
