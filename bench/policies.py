@@ -39,7 +39,10 @@ class Wanted:
     seeds: tuple[int, int] = _SEEDS
     """So many for ysb, and for each other load."""
     hours: float | None = None
-    bound: bool = True
+    elsewhere: tuple[str, ...] = ()
+    """The policies of every load but ysb; none: as for ysb."""
+    bound: tuple[str, ...] | None = None
+    """The loads for which hindsight is reckoned; None: all."""
     keep: Path | None = None
     again: tuple[str, ...] = ()
     master: str = "local[*]"
@@ -49,17 +52,23 @@ class Wanted:
     @property
     def options(self) -> str:
         """What has to be said on the command line to get the same figures."""
-        named = (("worlds", self.worlds), ("loads", self.loads), ("policies", self.policies))
+        named = (
+            ("worlds", self.worlds),
+            ("loads", self.loads),
+            ("policies", self.policies),
+            ("elsewhere", self.elsewhere),
+        )
         words = [f"--{name} {' '.join(chosen)}" for name, chosen in named if chosen]
         words += [f"--seeds {self.seeds[0]} {self.seeds[1]}"] if self.seeds != _SEEDS else []
         words += [f"--hours {self.hours:g}"] if self.hours is not None else []
-        words += ["--no-bound"] if not self.bound else []
+        words += [" ".join(("--bound", *self.bound))] if self.bound is not None else []
         return "".join(f" {word}" for word in words)
 
     @property
     def is_whole(self) -> bool:
         """Whether what comes of it is the benchmark, and no trial."""
-        narrowed = self.worlds or self.loads or self.policies or self.hours is not None or not self.bound
+        chosen = self.worlds or self.loads or self.policies or self.elsewhere
+        narrowed = chosen or self.hours is not None or self.bound is not None
         return not narrowed and self.seeds[0] >= _SEEDS[0]
 
 
@@ -73,7 +82,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--seeds", nargs="+", type=int, default=list(_SEEDS), help="how many for ysb, and how many for each other load"
     )
     group.add_argument("--hours", type=float, default=None, help="shorter runs, for a trial (default: 18)")
-    group.add_argument("--no-bound", action="store_true", help="without the hindsight bound, which takes long")
+    group.add_argument("--elsewhere", nargs="+", default=[], help="the policies of every load but ysb (default: all)")
+    group.add_argument(
+        "--bound", nargs="*", default=None, help="the loads with the hindsight bound, which takes long (default: all)"
+    )
     group.add_argument("--keep", type=Path, default=None, help="a folder that keeps what has ended (all: 12 GB)")
     group.add_argument(
         "--again", nargs="+", default=[], help=f"policies (or {_BOUND}) whose kept runs are run again: the code changed"
@@ -96,7 +108,8 @@ def wanted_of(options: argparse.Namespace) -> Wanted:
         policies=tuple(options.policies),
         seeds=(options.seeds[0], options.seeds[-1]),
         hours=options.hours,
-        bound=not options.no_bound,
+        elsewhere=tuple(options.elsewhere),
+        bound=None if options.bound is None else tuple(options.bound),
         keep=options.keep,
         again=tuple(options.again),
         master=options.master,
@@ -114,12 +127,14 @@ def measure(traces: Path | None, wanted: Wanted = Wanted()) -> str:  # noqa: B00
         every = [cell for some in cells.values() for cell in some]
         failed = run_cells(every, spread=spread, again=wanted.again, tell=_tell)
         figures = {scene.plan: figures_of(cells[scene.plan]) for scene in scenes}
-        bounds: Mapping[tuple[str, str, int], Known] = {}
-        if wanted.bound:
-            tasks = [
-                task for scene in scenes for one in _statics(figures[scene.plan]) if (task := bound_task(scene, one))
-            ]
-            bounds = find_bounds(tasks, spread=spread, again=_BOUND in wanted.again, tell=_tell)
+        tasks = [
+            task
+            for scene in scenes
+            if wanted.bound is None or scene.load in wanted.bound
+            for one in _statics(figures[scene.plan])
+            if (task := bound_task(scene, one))
+        ]
+        bounds = find_bounds(tasks, spread=spread, again=_BOUND in wanted.again, tell=_tell) if tasks else {}
         by_scene: dict[tuple[str, str], dict[int, Known]] = defaultdict(dict)
         for (world, load, seed), known in bounds.items():
             by_scene[world, load][seed] = known
@@ -170,10 +185,11 @@ def _scenes(wanted: Wanted, traces: Path | None, folder: Path) -> list[Scene]:
 
 def _cells(scene: Scene, wanted: Wanted) -> list[Cell]:
     """The runs of one load, the longest first, so that no core waits for it in the end."""
-    for policy in wanted.policies:
+    some = wanted.policies if scene.load == MAIN else wanted.elsewhere or wanted.policies
+    for policy in some:
         if policy not in scene.policies:
-            raise BadInputError(f"--policies: there is no policy {policy!r}{did_you_mean(policy, scene.policies)}")
-    chosen = [one for one in scene.policies if not wanted.policies or one in {*wanted.policies, BASELINE_POLICY}]
+            raise BadInputError(f"there is no policy {policy!r}{did_you_mean(policy, scene.policies)}")
+    chosen = [one for one in scene.policies if not some or one in {*some, BASELINE_POLICY}]
     ordered = sorted(chosen, key=lambda policy: policy != OURS)
     return cells_of(scene, ordered, range(1, 1 + wanted.seeds[0 if scene.load == MAIN else 1]))
 

@@ -56,6 +56,8 @@ class World:
     mechanisms: tuple[Mechanism, ...] | None
     """Those that tidewise may use, and so the bound; None: all."""
     goals: Goals
+    everywhere: bool
+    """Whether something is asked on every load, and not on those of its plan only."""
 
 
 WORLDS = (
@@ -64,12 +66,14 @@ WORLDS = (
         plan="paper",
         mechanisms=(Mechanism.REDEPLOY,),
         goals=Goals(points=2.5, gib_share=0.15, over_fixed=0.95, changes=15),
+        everywhere=False,
     ),
     World(
         name="spark-local",
         plan="paper-spark",
         mechanisms=None,
         goals=Goals(points=0.5, core_share=0.45, gib_share=0.25, cheapest=True),
+        everywhere=True,
     ),
 )
 
@@ -120,8 +124,11 @@ class Scene:
 
 def offered(world: World, traces: Path | None) -> list[Offered]:
     """Every load of this world, ysb first."""
+    of_the_plan = planned(shipped_plan(world)["loads"], traces)
+    if not world.everywhere:
+        return of_the_plan
     every_s = read_plan(TomlFile(find_plan(world.plan))).control.decide_every
-    return [*planned(shipped_plan(world)["loads"], traces), *recorded(traces), *generated(every_s), *drawn()]
+    return [*of_the_plan, *recorded(traces), *generated(every_s), *drawn()]
 
 
 def shipped_plan(world: World) -> dict[str, Any]:

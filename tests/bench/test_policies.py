@@ -28,7 +28,7 @@ def wanted(*given: str) -> Wanted:
 def test_only_all_of_it_is_written_to_the_page() -> None:
     assert wanted().is_whole
     assert wanted("--seeds", "7", "3", "--keep", "x").is_whole
-    for less in (["--seeds", "4"], ["--hours", "2"], ["--no-bound"], ["--loads", "ysb"], ["--policies", "ds2"]):
+    for less in (["--seeds", "4"], ["--hours", "2"], ["--bound"], ["--loads", "ysb"], ["--policies", "ds2"]):
         assert not wanted(*less).is_whole
     assert not wanted("--worlds", "spark-local").is_whole
 
@@ -87,7 +87,7 @@ def test_what_has_ended_is_kept_and_only_what_is_missing_is_run(
     told.clear()
     assert rows(measure(None, brief)) == rows(first)
     assert not [sentence for sentence in told if "on now" in sentence]
-    measure(None, replace(brief, policies=("ds2",), seeds=(2, 2), bound=False))
+    measure(None, replace(brief, policies=("ds2",), seeds=(2, 2), bound=()))
     more = {"constant-static-2", "constant-ds2-1", "constant-ds2-2"}
     assert set(runs(tmp_path)) == {*kept, *more}
     assert {name: runs(tmp_path)[name] for name in kept} == kept
@@ -95,7 +95,7 @@ def test_what_has_ended_is_kept_and_only_what_is_missing_is_run(
 
 
 def test_a_policy_whose_code_has_changed_is_run_again(tmp_path: Path) -> None:
-    brief = replace(BRIEF, bound=False, keep=tmp_path)
+    brief = replace(BRIEF, bound=(), keep=tmp_path)
     measure(None, brief)
     marks = [file.parent / "mark" for file in tmp_path.rglob("run.json")]
     for mark in marks:
@@ -109,6 +109,6 @@ def test_a_promise_that_no_fixed_configuration_keeps_is_told_and_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bench.policies_plans.keepable", lambda *_: {"latency_p95": "1s", "good_share": 0.999})
-    page = measure(None, replace(BRIEF, policies=("best-fixed", "reactive"), bound=False, keep=tmp_path))
+    page = measure(None, replace(BRIEF, policies=("best-fixed", "reactive"), bound=(), keep=tmp_path))
     assert "no configuration keeps the promises on the load 'constant'" in page
     assert set(runs(tmp_path)) == {"constant-static-1", "constant-reactive-1"}
