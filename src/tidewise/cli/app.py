@@ -26,6 +26,7 @@ from tidewise.cli.output import BAD_INPUT, STOPPED, console, experiment_progress
 from tidewise.cli.produce import produce_records
 from tidewise.cli.spark_plan import show_spark_plan
 from tidewise.cli.summary import published_rows, summary_rows
+from tidewise.cli.telemetry import telemetry_commands
 from tidewise.cli.verify import verify
 from tidewise.cli.whatif import whatif
 from tidewise.core import BadInputError, PermanentError, TidewiseError
@@ -337,6 +338,7 @@ app.command()(whatif)
 app.add_typer(cluster_commands, name="cluster")
 app.add_typer(kafka_commands, name="kafka")
 app.add_typer(forecast_commands, name="forecast")
+app.add_typer(telemetry_commands, name="telemetry")
 
 
 def _run(experiment: Experiment, home: Path, *, quiet: bool, spread: Spreader = in_this_process) -> list[Run]:

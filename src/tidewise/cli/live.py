@@ -31,6 +31,7 @@ from tidewise.experiments.job_check import check_job
 from tidewise.experiments.job_file import JobFile
 from tidewise.experiments.live import LiveView, Observer
 from tidewise.experiments.supervise import TRY_AGAIN, Supervisor
+from tidewise.experiments.telemetry_beside import told_beside
 
 RUNS = Path("runs")
 
@@ -128,10 +129,11 @@ def supervise_job(
                 f"for the changes to count, stop it (tidewise stop {place.folder}) and start it again\n"
             )
         file = JobFile(file.path, policy=policy, kept=place.job_file)
-        try:
-            code = supervisor.run()
-        finally:
-            clear(file, place)
+        with told_beside(place, file.telemetry, tell=_warn):
+            try:
+                code = supervisor.run()
+            finally:
+                clear(file, place)
     if code != 0:
         # What is wrong has been said by the controller; a signal ended it where it was told to end while it began.
         raise typer.Exit(code if code > 0 else STOPPED)
@@ -362,6 +364,10 @@ def duration_s_of(text: str | None) -> float | None:
     if duration_s <= 0:
         raise BadInputError(f"{text!r} is no time at all; write it like 10m")
     return duration_s
+
+
+def _warn(sentence: str) -> None:
+    sys.stderr.write(f"tidewise: {sentence}\n")
 
 
 def _log_to(path: Path) -> None:

@@ -78,7 +78,7 @@ class ChangeRow(TelemetryRow):
     source_executors: int
     target_executors: int
     outcome: str
-    """applied, failed, expired, or rolled back."""
+    """applied, failed, expired, rolled back, or unfinished: the run ended before it did."""
     took_s: float | None
     gap_s: float | None
     reason_code: str

@@ -82,7 +82,7 @@ class Watch:
 def follow_run(run: RecordedRun, terms: Terms, watch: Watch) -> Adviser:
     """Replay the reports of a run through a fresh policy, and go on while it is on; nothing of it is touched."""
     adviser = Adviser(terms, name=run.name)
-    reader = _JournalReader(run)
+    reader = JournalReader(run)
     with watch.on():
         while True:
             is_new = False
@@ -96,23 +96,27 @@ def follow_run(run: RecordedRun, terms: Terms, watch: Watch) -> Adviser:
                 return adviser
 
 
-class _JournalReader:
+class JournalReader:
     """Reads on where it was; in between the journal is closed, so that its writer can end as if nobody looked."""
 
     def __init__(self, run: RecordedRun) -> None:
-        self._run = run
+        self.run = run
+        """As it was when it was last looked at."""
         self._line = 0
         self._has_ended = run.record is not None
         self.is_over = self._has_ended
         """Whether nothing more will come."""
 
-    def read(self) -> Iterator[JournalEvent]:
-        folder = self._run.folder
+    def look(self) -> RecordedRun:
+        """The run as it is now: one that has ended meanwhile has its name."""
+        folder = self.run.folder
         if not folder.exists() and folder.name.endswith(PARTIAL_SUFFIX):
-            # The run has ended meanwhile, and has its name.
-            self._run = replace(find_recorded(folder.with_name(self._run.name)), job=self._run.job)
+            self.run = replace(find_recorded(folder.with_name(self.run.name)), job=self.run.job)
             self.is_over = self._has_ended = True
-        with self._run.open_journal() as journal:
+        return self.run
+
+    def read(self) -> Iterator[JournalEvent]:
+        with self.look().open_journal() as journal:
             for line, event in journal.read_after(self._line):
                 self._line = line
                 if isinstance(event, ControllerStarted | ControllerStopped):

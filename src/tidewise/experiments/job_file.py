@@ -38,6 +38,7 @@ from tidewise.experiments.plan import (
     check_tables,
 )
 from tidewise.experiments.plan_checks import check_policy, refuse_hindsight
+from tidewise.experiments.telemetry_target import Target
 from tidewise.experiments.toml_file import Memory, Table, TomlFile
 from tidewise.policies import Tidewise, make_policy
 
@@ -79,6 +80,15 @@ class ClusterTable(Table):
     """Of each of its workers; by default all together have three quarters of the machine's."""
 
 
+class TelemetryTable(Table):
+    """Where the history of the job is told while it runs."""
+
+    to: str
+    """A folder, beside the job file where its path is relative; or `kafka://HOST:PORT/TOPIC`."""
+    program: str | None = None
+    """The version of the program, as the rows have it."""
+
+
 class JobTable(Table):
     """What a job file may hold."""
 
@@ -110,6 +120,7 @@ class JobTable(Table):
     prices: PricesTable = PricesTable()
     control: ControlTable = ControlTable()
     policy: PolicyTable = PolicyTable(policy=Tidewise.name)
+    telemetry: TelemetryTable | None = None
 
 
 class JobFile:
@@ -136,6 +147,7 @@ class JobFile:
         with self._file.at("start"):
             self.start: Configuration = table.start.configuration(self.space)
         check_start(self._file, self.start, self.space, table.control)
+        self.telemetry: Target | None = self._telemetry()
         self.program: SparkProgram = self._program()
         self._check_conf()
         self._policy_table = table.policy if policy is None else PolicyTable(policy=policy)
@@ -241,6 +253,12 @@ class JobFile:
             sentence = "a standby is the program a second time, so it needs handover = true"
             raise self._file.wrong(("standby",), sentence)
         return program
+
+    def _telemetry(self) -> Target | None:
+        if self.table.telemetry is None:
+            return None
+        with self._file.at("telemetry", "to"):
+            return Target.parse(self.table.telemetry.to, beside=self.path.parent)
 
     def _interpreter(self) -> str:
         given = self.table.python
