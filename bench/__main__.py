@@ -10,6 +10,7 @@ from pathlib import Path
 from bench import (
     decision_time,
     fleet,
+    fleet_fit,
     forecast_backtest,
     job_speed,
     paper_cluster,
@@ -30,6 +31,7 @@ from bench import (
     spark_live,
     spark_profile,
     spark_recovery,
+    telemetry,
 )
 from bench.page import Bench, update_page
 from tidewise.core import BadInputError
@@ -58,6 +60,8 @@ BENCHES: dict[str, Bench] = {
     "qos-recovery-spark": qos_recovery_spark.measure,
     "search-regret": search_regret.measure,
     "fleet": fleet.measure,
+    "fleet-fit": fleet_fit.measure,
+    telemetry.NAME: telemetry.measure,
 }
 _ON_REQUEST = {real_spark.NAME}
 """What is made of runs that take hours to come by."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidewise.core import (
+    BadInputError,
     Configuration,
     Decision,
     InvalidValueError,
@@ -273,6 +275,36 @@ def test_a_change_of_anything_else_empties_the_table() -> None:
     wide = Configuration(executors=10, slots_per_executor=2)
     history = [*STEADY, *(replace(one, configuration=wide) for one in seen([1000.0], lag=5000.0, start_s=600.0))]
     assert decided(history).reason.evidence["rows"] == 0
+
+
+def test_a_load_that_was_coped_with_before_counts_until_a_report_says_more() -> None:
+    policy = TidalScale()
+    policy.remember(Configuration(executors=4), cpu_share=0.6, load_per_s=800.0)
+    policy.remember(Configuration(executors=4), cpu_share=0.6, load_per_s=9000.0)  # an older one
+    policy.remember(Configuration(executors=5), cpu_share=0.9, load_per_s=9000.0)  # not coped with
+    policy.remember(Configuration(executors=6, slots_per_executor=2), cpu_share=0.6, load_per_s=9000.0)
+    # 200/s by each: with a lag that makes it 1,000/s, five. The report at hand alone would say otherwise.
+    history = seen([500.0], executors=4, cpu=0.1, lag=500 * 180.0)
+    decision = decided(history, policy=policy)
+    assert (decision.reason.evidence["rows"], wanted(decision)) == (1, 5)
+    another = [replace(one, configuration=Configuration(executors=4, slots_per_executor=2)) for one in history]
+    assert decided(another, policy=policy).reason.evidence["rows"] == 0
+
+
+def test_its_meter_goes_on_where_it_was_saved() -> None:
+    lags = [report_of for number in range(9) for report_of in seen([1000.0], lag=10.0 * number, start_s=60.0 * number)]
+    policy, again = TidalScale(), TidalScale()
+    for observation in lags:
+        policy.learn(observation)
+    again.load(json.loads(json.dumps(policy.save())))
+    more = [report_of for number in (9, 10) for report_of in seen([1000.0], lag=10.0 * number, start_s=60.0 * number)]
+    decision = decided(more, policy=again)
+    assert "risen 10 times in a row" in decision.reason.sentence
+    assert decision.reason.evidence["rows"] == 1
+    with pytest.raises(BadInputError, match="format 0"):
+        again.load({**policy.save(), "format": 0})
+    with pytest.raises(BadInputError, match="damaged"):
+        again.load({**policy.save(), "table": [[1]]})
 
 
 # Acting -----------------------------------------------------------------------------------------------------------

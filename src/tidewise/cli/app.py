@@ -18,7 +18,10 @@ from tidewise.cli.choices import choice_row, print_choice
 from tidewise.cli.cluster import cluster_commands
 from tidewise.cli.demo import show_demo
 from tidewise.cli.explain import explain
+from tidewise.cli.fleet import fleet_commands
 from tidewise.cli.forecast import forecast_commands
+from tidewise.cli.forecast_service import service_commands
+from tidewise.cli.history import history
 from tidewise.cli.kafka import kafka_commands
 from tidewise.cli.lag import lag
 from tidewise.cli.live import chaos, control_job, job_status, pause_job, resume_job, run_job, stop_job
@@ -27,6 +30,7 @@ from tidewise.cli.produce import produce_records
 from tidewise.cli.spark_plan import show_spark_plan
 from tidewise.cli.summary import published_rows, summary_rows
 from tidewise.cli.telemetry import telemetry_commands
+from tidewise.cli.telemetry_tables import compact_tables, write_tables
 from tidewise.cli.verify import verify
 from tidewise.cli.whatif import whatif
 from tidewise.core import BadInputError, PermanentError, TidewiseError
@@ -335,10 +339,15 @@ app.command(name="produce")(produce_records)
 app.command()(explain)
 app.command()(advise)
 app.command()(whatif)
+app.command()(history)
 app.add_typer(cluster_commands, name="cluster")
 app.add_typer(kafka_commands, name="kafka")
 app.add_typer(forecast_commands, name="forecast")
+telemetry_commands.command(name="tables")(write_tables)
+telemetry_commands.command(name="compact")(compact_tables)
 app.add_typer(telemetry_commands, name="telemetry")
+app.add_typer(service_commands, name="service")
+app.add_typer(fleet_commands, name="fleet")
 
 
 def _run(experiment: Experiment, home: Path, *, quiet: bool, spread: Spreader = in_this_process) -> list[Run]:

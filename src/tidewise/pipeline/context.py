@@ -11,8 +11,9 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from tidewise.core import BadInputError, PermanentError, TemporaryError
@@ -22,6 +23,7 @@ from tidewise.host.spark_home import find_spark
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]  # ships no types
     from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
 
 _ANSWER_S = 5.0
 """How long a master may take to accept a connection."""
@@ -33,8 +35,8 @@ _CAUSE = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
 
 
 @contextmanager
-def spark_context(master: str) -> Iterator[SparkContext]:
-    """The Spark that runs in this process already, or a new one on this master, stopped at the end.
+def spark_context(master: str, *, jars: Sequence[Path] = ()) -> Iterator[SparkContext]:
+    """The Spark that runs in this process already, or a new one on this master with these jars, stopped at the end.
 
     Java ends with it, unless it was there before: a program whose own Spark has stopped keeps its Java.
 
@@ -56,12 +58,21 @@ def spark_context(master: str) -> Iterator[SparkContext]:
     _require_listener(master)
     # Spark would take the first python3 on the path for its workers, which need not know this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with tempfile.TemporaryFile() as log, _interrupts_kept(), _java(master, log) as gateway:
-        context = _start(master, gateway)
+    with tempfile.TemporaryFile() as log, _interrupts_kept(), _java(_conf(master, jars), log) as gateway:
+        context = _start(_conf(master, jars), gateway)
         try:
             yield context
         finally:
             _stop(context)
+
+
+@contextmanager
+def spark_session(master: str, *, jars: Sequence[Path] = ()) -> Iterator[SparkSession]:
+    """A session on such a Spark."""
+    with spark_context(master, jars=jars):
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - an optional extra: looked for by spark_context
+
+        yield SparkSession.builder.getOrCreate()
 
 
 def cause(text: str) -> str:
@@ -83,7 +94,7 @@ def _interrupts_kept() -> Iterator[None]:
 
 
 @contextmanager
-def _java(master: str, log: IO[bytes]) -> Iterator[JavaGateway]:
+def _java(conf: SparkConf, log: IO[bytes]) -> Iterator[JavaGateway]:
     """The Java of this process, or a new one that ends here."""
     from pyspark import SparkContext  # noqa: PLC0415 - looked for by the caller
     from pyspark.errors import PySparkException  # noqa: PLC0415 - the same
@@ -94,7 +105,7 @@ def _java(master: str, log: IO[bytes]) -> Iterator[JavaGateway]:
         yield there
         return
     try:
-        gateway = launch_gateway(_conf(master), popen_kwargs={"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]  # it has no types
+        gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]  # it has no types
     except (PySparkException, OSError) as error:
         log.seek(0)
         told = log.read().decode(errors="replace").strip()
@@ -107,19 +118,25 @@ def _java(master: str, log: IO[bytes]) -> Iterator[JavaGateway]:
         _end_java(gateway)
 
 
-def _start(master: str, gateway: JavaGateway) -> SparkContext:
+def _start(conf: SparkConf, gateway: JavaGateway) -> SparkContext:
     from pyspark import SparkContext  # noqa: PLC0415 - looked for by the caller
 
     try:
-        return SparkContext(conf=_conf(master), gateway=gateway)
+        return SparkContext(conf=conf, gateway=gateway)
     except Exception as error:
-        raise PermanentError(f"Spark could not be started on {master}: {cause(str(error))}") from error
+        raise PermanentError(
+            f"Spark could not be started on {conf.get('spark.master')}: {cause(str(error))}"
+        ) from error
 
 
-def _conf(master: str) -> SparkConf:
+def _conf(master: str, jars: Sequence[Path]) -> SparkConf:
     from pyspark import SparkConf  # noqa: PLC0415 - looked for by the caller
 
     conf = SparkConf().setMaster(master).setAppName("tidewise").set("spark.ui.enabled", "false")
+    # Or an empty folder would be left wherever somebody asks for tables.
+    conf = conf.set("spark.sql.warehouse.dir", str(Path(tempfile.gettempdir()) / "tidewise-warehouse"))
+    if jars:
+        conf = conf.set("spark.jars", ",".join(str(jar) for jar in jars))
     if _is_here(master):
         conf = conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
     return conf

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import ClassVar
 
 from tidewise.core import (
@@ -19,22 +18,15 @@ from tidewise.core import (
     format_duration,
 )
 from tidewise.core.checks import require, require_finite
-from tidewise.forecast.holt import HOLT_WINTERS
-from tidewise.forecast.lines import LINE
-from tidewise.forecast.model import STEPS, Model
-from tidewise.forecast.series import RateSeries, filled
+from tidewise.core.saved import check_format, damage_told
 from tidewise.policies.executors_only import needs_executors
 from tidewise.policies.replies import cooling_down, keep, move, not_now, percent
 from tidewise.policies.replies import executors as say
+from tidewise.policies.tidal_predictions import Predictor, TidalPredictions
 
-_LINE_SAMPLES = 9
-"""The samples of the short-term line."""
-_SEASON_SAMPLES = 288
-"""Points in a season of the long-term prediction: five minutes each for a day."""
-_SEASONS_KEPT = 4
-_JUDGED = 8
-"""Errors further back weigh less than 1 in 200 when each counts half of the one after it."""
 _ROUNDING = 1e-9
+_FORMAT = 1
+"""The version of what is saved."""
 
 
 @dataclass(kw_only=True)
@@ -102,8 +94,7 @@ class TidalScale:
     """What the table is about, but for the executors."""
     _rises: int = field(default=0, init=False, repr=False, compare=False)
     _lag: float | None = field(default=None, init=False, repr=False, compare=False)
-    _short: _Prediction = field(init=False, repr=False, compare=False)
-    _long: _Prediction = field(init=False, repr=False, compare=False)
+    _predictions: Predictor = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("max_memory_share", "max_cpu", "low_cpu", "target_cpu"):
@@ -117,27 +108,56 @@ class TidalScale:
         require_finite("lag", self.lag_s, above=0.0)
         require(self.lag_rises >= 1, f"lag_rises must be at least 1, not {self.lag_rises}")
         require_finite("cooldown", self.cooldown_s, least=0.0)
-        require_finite("horizon", self.horizon_s, above=0.0)
-        require_finite("short_window", self.short_window_s, above=0.0)
-        require_finite("season", self.season_s, above=0.0)
-        for name in ("table_smoothing", "error_smoothing"):
-            share = getattr(self, name)
-            require(0.0 < share <= 1.0, f"{name} must be above 0 and at most 1, not {share:g}")
-        reach_s = STEPS * min(self.short_window_s / _LINE_SAMPLES, self.season_s / _SEASON_SAMPLES)
         require(
-            self.horizon_s <= reach_s,
-            f"horizon must be at most {reach_s:g} s with this short_window and season, not {self.horizon_s:g} s",
+            0.0 < self.table_smoothing <= 1.0,
+            f"table_smoothing must be above 0 and at most 1, not {self.table_smoothing:g}",
         )
-        short_s = self.short_window_s / _LINE_SAMPLES
-        judged_s = (_JUDGED + _steps(self.horizon_s, short_s)) * short_s
-        self._short = _Prediction(LINE, sample_s=short_s, season=None, judged_s=judged_s)
-        self._long = _Prediction(
-            HOLT_WINTERS, sample_s=self.season_s / _SEASON_SAMPLES, season=_SEASON_SAMPLES, judged_s=judged_s
+        self._predictions = TidalPredictions(
+            horizon_s=self.horizon_s,
+            short_window_s=self.short_window_s,
+            season_s=self.season_s,
+            error_smoothing=self.error_smoothing,
         )
 
     @property
     def history_s(self) -> float:
         return 0.0
+
+    def listen_to(self, predictor: Predictor) -> None:
+        """Have the load to come told by somebody else, as where predictions are services of their own."""
+        self._predictions = predictor
+
+    def remember(self, configuration: Configuration, *, cpu_share: float, load_per_s: float) -> None:
+        """Begin with a load that was coped with before, as a table of many jobs has it, until a report says more.
+
+        What differs in more than the executors from what was remembered or reported before is left out.
+        """
+        rest, row = configuration.with_executors(1), (configuration.executors, round(10 * cpu_share))
+        self._rest = rest if self._rest is None else self._rest
+        if rest == self._rest and self.least_cpu <= cpu_share <= self.max_cpu and row[1] > 0 and load_per_s > 0.0:
+            self._table.setdefault(row, load_per_s)
+
+    def save(self) -> dict[str, object]:
+        """What it has learnt as its own meter: the table and the lag, but for what its predictor knows."""
+        return {
+            "format": _FORMAT,
+            "table": [[executors, tenths, load] for (executors, tenths), load in self._table.items()],
+            "rest": None if self._rest is None else asdict(self._rest),
+            "rises": self._rises,
+            "lag": self._lag,
+        }
+
+    def load(self, saved: Mapping[str, object]) -> None:
+        """Go on from what `save` gave; BadInputError where that is something else."""
+        instead = "let it learn anew"
+        check_format(saved, version=_FORMAT, what="the saved policy tidalscale has", instead=instead)
+        with damage_told(what="the saved policy tidalscale is", instead=instead):
+            rows = [(int(executors), int(tenths), float(load)) for executors, tenths, load in saved["table"]]  # type: ignore[attr-defined]  # checked by trying
+            rest, lag = saved["rest"], saved["lag"]
+            self._table = {(executors, tenths): load for executors, tenths, load in rows}
+            self._rest = None if rest is None else _configuration(rest)
+            self._rises = int(saved["rises"])  # type: ignore[call-overload]  # checked by trying
+            self._lag = None if lag is None else float(lag)  # type: ignore[arg-type]  # checked by trying
 
     def requires(self, space: ConfigurationSpace) -> str | None:
         """What the space lacks for this policy, in a sentence; None where nothing is missing."""
@@ -145,8 +165,7 @@ class TidalScale:
 
     def learn(self, observation: Observation) -> None:
         """The performance meter: every load is sampled, and one that is coped with enters the table."""
-        self._short.learn(observation)
-        self._long.learn(observation)
+        self._predictions.learn(observation)
         self._watch_lag(observation)
         rest = observation.configuration.with_executors(1)
         if rest != self._rest:
@@ -230,42 +249,17 @@ class TidalScale:
 
     def _target_rate(self, latest: Observation) -> tuple[float, Evidence]:
         current, lag = latest.load_per_s, latest.backlog_records
-        short, long = self._short.ahead(self.horizon_s), self._long.ahead(self.horizon_s)
-        weight = self._short_weight()
-        if short is None:
-            prediction = current
-        elif long is None:
-            prediction = short
-        else:
-            prediction = weight * short + (1.0 - weight) * long
+        predicted = self._predictions.predicted()
+        prediction = current if predicted.per_s is None else predicted.per_s
         rate = ((prediction + current) / 2 * self.horizon_s + lag) / self.horizon_s
         return rate, {
             "rate_per_s": current,
             "lag_records": lag,
-            "predicted_short_per_s": short,
-            "predicted_long_per_s": long,
-            "weight_short": weight,
+            "predicted_short_per_s": predicted.short_per_s,
+            "predicted_long_per_s": predicted.long_per_s,
+            "weight_short": predicted.weight_short,
             "target_per_s": rate,
         }
-
-    def _short_weight(self) -> float:
-        """The error of the long-term prediction over the sum of both; half where neither is known or wrong."""
-        samples_ahead = _steps(self.horizon_s, self._short.sample_s)
-        short_error = long_error = 0.0
-        judged = 0
-        for age in reversed(range(_JUDGED)):
-            came, came_at_s = self._short.came(age)
-            made_at_s = came_at_s - samples_ahead * self._short.sample_s
-            short = self._short.ahead(self.horizon_s, at_s=made_at_s)
-            long = self._long.ahead(self.horizon_s, at_s=made_at_s)
-            if came is None or short is None or long is None:
-                continue
-            share = self.error_smoothing if judged else 1.0
-            short_error += share * (_error(came, short) - short_error)
-            long_error += share * (_error(came, long) - long_error)
-            judged += 1
-        both = short_error + long_error
-        return long_error / both if both > 0.0 else 0.5
 
     # The table ------------------------------------------------------------------------------------------------------
 
@@ -290,68 +284,16 @@ class TidalScale:
         return [(executors, load) for executors, load in loads if load > 0.0]
 
 
-class _Prediction:
-    """One model on samples of its own length; asked seldom, for now or for a moment that is past."""
-
-    def __init__(self, model: Model, *, sample_s: float, season: int | None, judged_s: float) -> None:
-        """`judged_s`: how far back the moments lie that are asked for."""
-        self.sample_s = sample_s
-        self._model = model
-        self._season = season
-        self._keep = _SEASONS_KEPT * season if season else 4 * STEPS
-        # As much lies behind every moment that is asked for as behind this one: what was predicted then and what is
-        # computed again after a crash are the same.
-        self._series = RateSeries(sample_s=sample_s, keep=self._keep + _steps(judged_s, sample_s))
-        self._made: dict[tuple[int, int], float | None] = {}
-
-    def learn(self, observation: Observation) -> None:
-        self._series.add(observation)
-
-    def came(self, age: int) -> tuple[float | None, float]:
-        """The sample so many before the last complete one, and when it ended on the clock of the series."""
-        number = self._series.count - age
-        held = self._series.history(until=number, at_most=1)
-        ends_s = self._series.clock_s - self._series.since_sample_s - age * self.sample_s
-        known = len(held) == 1 and not math.isnan(held[0])
-        return (float(held[0]) if known else None), ends_s
-
-    def ahead(self, horizon_s: float, *, at_s: float | None = None) -> float | None:
-        """The rate so far ahead of now, or of this moment of the clock; None with too few samples."""
-        back = 0
-        if at_s is not None:
-            since_s = self._series.clock_s - self._series.since_sample_s - at_s
-            back = max(0, math.ceil(since_s / self.sample_s - _ROUNDING))
-        origin = self._series.epoch, self._series.count - back
-        if origin not in self._made:
-            if len(self._made) > 4 * STEPS:
-                self._made.clear()
-            self._made[origin] = self._predict(origin[1], _steps(horizon_s, self.sample_s))
-        return self._made[origin]
-
-    def _predict(self, until: int, steps: int) -> float | None:
-        if until < 1:
-            return None
-        rates = filled(self._series.history(until=until, at_most=self._keep))
-        # A season has to have been seen twice to be told from a trend.
-        season = self._season if self._season is not None and len(rates) >= 2 * self._season else None
-        path = self._model.path(rates, season)
-        return None if path is None else float(path[steps - 1])
-
-
-def _steps(horizon_s: float, sample_s: float) -> int:
-    """The sample to come in which the horizon ends."""
-    return max(1, math.ceil(horizon_s / sample_s - _ROUNDING))
-
-
 def _above(share: float | None, limit: float) -> bool:
     """Whether a share is known to be above a limit."""
     return share is not None and share > limit
 
 
-def _error(came: float, said: float) -> float:
-    """The symmetric error in percent."""
-    total = abs(came) + abs(said)
-    return 100.0 * abs(came - said) / total if total > 0.0 else 0.0
+def _configuration(plain: object) -> Configuration:
+    """From what `asdict` made of it, and then perhaps JSON."""
+    told = dict(plain)  # type: ignore[call-overload]  # checked by trying
+    settings = tuple((str(name), str(value)) for name, value in told.pop("settings"))
+    return Configuration(**told, settings=settings)
 
 
 def _read(points: Sequence[tuple[float, float]], where: float) -> float:

@@ -1,0 +1,202 @@
+"""A service on Spark: JSON lines from topics or folders, an object for every job, and its answers as lines again."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from tidewise.core import PermanentError
+from tidewise.core.checks import require, require_finite
+from tidewise.pipeline.context import cause
+from tidewise.pipeline.per_job import STATE_SETTINGS, PerJob, per_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from tidewise.pipeline.telemetry_stream import Source
+
+SUFFIX = ".jsonl"
+PARTITIONS = 4
+"""Into how many pieces the state of all jobs is cut, for good; to commit each takes some 0.1 s a batch."""
+_POLL_S = 0.2
+_SETTINGS = {
+    **STATE_SETTINGS,
+    # A file that somebody took away or broke stops nothing but itself.
+    "spark.sql.files.ignoreMissingFiles": "true",
+    "spark.sql.files.ignoreCorruptFiles": "true",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerJobService:
+    """What is read, and what is made of it for every job."""
+
+    name: str
+    """Problems are told to the topic `<name>-problems`."""
+    tells: tuple[str, ...]
+    """The topics of its answers."""
+    fields: str
+    """What a line may hold, as columns of SQL; what it does not is null."""
+    where: str
+    """Which lines are taken, as a condition of SQL on the fields."""
+    columns: tuple[str, ...]
+    """What the objects see of a line, as expressions of SQL; `job`, `run`, `line` and `at_unix_s` among them."""
+    make: Callable[[], PerJob]
+    """Makes the object of one job. Each of its answers has a `topic`, and the columns of `answers`."""
+    answers: str
+    """As columns of SQL."""
+    forget_after_s: float
+
+    @property
+    def problems_topic(self) -> str:
+        return f"{self.name}-problems"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderTarget:
+    """A folder in which every topic is a folder of line files: each batch appears whole, and once."""
+
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerTarget:
+    """The topics of a broker, which have to be there; after a crash a line may come twice."""
+
+    brokers: str
+    """HOST:PORT, several with commas between."""
+
+
+Target: TypeAlias = FolderTarget | BrokerTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTold:
+    """How one batch went."""
+
+    batch: int
+    lines: int
+    """Read, whether they were taken or not."""
+    took_s: float
+
+
+def answers_of(lines: DataFrame, service: PerJobService) -> DataFrame:
+    """What a service makes of lines (a column `raw`): `topic`, `key` and `value` of each line that it tells."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - PySpark's own custom, and an optional extra
+
+    told = lines.select(F.from_json("raw", service.fields).alias("told")).select("told.*")
+    rows = (
+        told.where(service.where)
+        .where("job IS NOT NULL AND run IS NOT NULL AND line >= 1")
+        .selectExpr(*service.columns)
+    )
+    answers = per_job(
+        rows, service.make, schema=f"topic string, {service.answers}", forget_after_s=service.forget_after_s
+    )
+    fields = [name for name in answers.columns if name not in ("topic", "problem")]
+    line = F.to_json(F.struct(*fields), {"ignoreNullFields": "false"})
+    went_wrong = F.to_json(F.struct("job", "problem"))
+    return answers.select(
+        F.coalesce("topic", F.lit(service.problems_topic)).alias("topic"),
+        F.col("job").alias("key"),
+        F.when(F.col("problem").isNull(), line).otherwise(went_wrong).alias("value"),
+    )
+
+
+def serve(
+    service: PerJobService,
+    *,
+    session: SparkSession,
+    sources: Sequence[Source],
+    target: Target,
+    checkpoint: Path,
+    every_s: float | None,
+    partitions: int = PARTITIONS,
+    stop: threading.Event | None = None,
+    tell: Callable[[BatchTold], None] = lambda _: None,
+) -> int:
+    """Run a service until told to stop, or, without `every_s`, until all that is there is read; how many lines.
+
+    From the same `checkpoint` it goes on where it was: each line counts once. BadInputError and TemporaryError where
+    there is nothing to read, PermanentError where Spark gave up.
+    """
+    require(len(sources) > 0, f"the service {service.name} needs something to read")
+    if every_s is not None:
+        require_finite("every_s", every_s, above=0.0)
+    for source in sources:
+        source.check()
+    own = session.newSession()
+    for name, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(partitions)}.items():
+        own.conf.set(name, value)
+    first, *others = (source.lines(own).select("raw") for source in sources)
+    lines = first
+    for other in others:
+        lines = lines.unionAll(other)
+    writer = _writer(answers_of(lines, service), target).outputMode("append")
+    writer = writer.queryName(f"tidewise {service.name}").option("checkpointLocation", str(checkpoint.absolute()))
+    writer = (
+        writer.trigger(availableNow=True)
+        if every_s is None
+        else writer.trigger(processingTime=f"{max(1, round(1000 * every_s))} milliseconds")
+    )
+    return _followed(writer.start(), service.name, stop or threading.Event(), tell)
+
+
+def _writer(answers: DataFrame, target: Target) -> DataStreamWriter:
+    if isinstance(target, BrokerTarget):
+        return answers.writeStream.format("kafka").option("kafka.bootstrap.servers", target.brokers)
+    folder = target.folder
+
+    def write(batch: DataFrame, number: int) -> None:
+        by_topic: dict[str, list[Row]] = {}
+        for row in batch.collect():
+            by_topic.setdefault(row.topic, []).append(row)
+        for topic, rows in by_topic.items():
+            _write_file(folder / topic, number, (row.value for row in rows))
+
+    return answers.writeStream.foreachBatch(write)
+
+
+def _write_file(folder: Path, batch: int, lines: Iterable[str]) -> None:
+    """Whole or not at all, and in place of what an earlier try of the same batch has written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    hidden = folder / f".batch-{batch:09d}{SUFFIX}.writing"
+    with hidden.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)
+        file.flush()
+        os.fsync(file.fileno())
+    hidden.replace(folder / f"batch-{batch:09d}{SUFFIX}")
+
+
+def _followed(query: StreamingQuery, name: str, stop: threading.Event, tell: Callable[[BatchTold], None]) -> int:
+    """Wait for its end, or end it; how many lines were read."""
+    lines, last = 0, -1
+
+    def told() -> None:
+        nonlocal lines, last
+        latest = query.lastProgress
+        if latest is None or latest.batchId <= last:
+            return
+        for progress in query.recentProgress:
+            if progress.batchId > last and progress.numInputRows > 0:
+                last = progress.batchId
+                lines += progress.numInputRows
+                took_s = progress.durationMs.get("triggerExecution", 0) / 1000
+                tell(BatchTold(batch=last, lines=progress.numInputRows, took_s=took_s))
+
+    try:
+        while query.isActive and not stop.wait(_POLL_S):
+            told()
+        told()
+        error = query.exception()
+    finally:
+        query.stop()
+    if error is not None:
+        raise PermanentError(f"Spark gave the service {name} up: {cause(str(error))}") from error
+    return lines

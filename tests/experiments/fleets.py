@@ -1,0 +1,65 @@
+"""Rows of generated jobs as Spark would hand them to Python, made without it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from tidewise.experiments.fleet_samples import NEEDED, SAMPLE_S
+from tidewise.pipeline.grouped import IS_WHOLE
+
+BEGIN_S = 1_767_225_600.0
+COLUMNS = sorted({*NEEDED, "at_unix_s", "status", IS_WHOLE} - {"window_start_unix_s", "changing_s", "down_s"})
+
+
+def job_rows(
+    job: str = "orders-1",
+    *,
+    samples: int = 3360,
+    per_core_s: float = 4000.0,
+    mean_per_s: float = 6000.0,
+    fixed_s: float = 0.6,
+    seed: int = 0,
+    whole_every: int = 10,
+) -> pa.Table:
+    """A daily load, carried by as many executors as it needs; blocks of five windows come whole."""
+    rng = np.random.default_rng(seed)
+    number = np.arange(samples)
+    smooth = mean_per_s * (1.0 + 0.6 * np.sin(2.0 * np.pi * number / 1440.0))
+    load = smooth * (1.0 + 0.03 * rng.standard_normal(samples))
+    executors = np.maximum(1, np.ceil(smooth / (0.6 * per_core_s))).astype(int)
+    capacity = per_core_s * executors / (1.0 + 0.01 * (executors - 1))
+    busy = np.minimum(1.0, load / capacity)
+    batch_s = fixed_s + 10.0 * busy
+    columns: dict[str, object] = {
+        "job": [job] * samples,
+        "program": ["orders 1.0"] * samples,
+        "at_unix_s": BEGIN_S + SAMPLE_S * (number + 1),
+        "window_s": np.full(samples, SAMPLE_S),
+        "status": ["running"] * samples,
+        "executors": executors,
+        "slots_per_executor": np.ones(samples, dtype=int),
+        "cores_per_executor": np.ones(samples),
+        "memory_mib_per_executor": np.full(samples, 2048),
+        "commit_interval_s": np.full(samples, 10.0),
+        "load_per_s": load,
+        "input_rate_per_s": load,
+        "processed_rate_per_s": np.minimum(load, capacity),
+        "backlog_records": np.zeros(samples),
+        "latency_p95_s": batch_s + 0.95 * np.maximum(10.0, batch_s),
+        "busy_share": busy,
+        "cpu_share": 0.9 * busy,
+        "memory_share": np.full(samples, 0.4),
+        "state_mib": pa.nulls(samples, pa.float64()),
+        IS_WHOLE: (number // 5) % whole_every == 0,
+    }
+    assert sorted(columns) == COLUMNS
+    return pa.table(columns)
+
+
+def with_values(rows: pa.Table, **columns: object) -> pa.Table:
+    """The same rows with these columns in place of their own."""
+    for name, values in columns.items():
+        filled = values if isinstance(values, list | np.ndarray | pa.Array) else [values] * len(rows)
+        rows = rows.set_column(rows.column_names.index(name), name, pa.array(filled))
+    return rows
