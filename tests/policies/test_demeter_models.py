@@ -170,3 +170,9 @@ def test_the_same_points_are_not_fitted_twice() -> None:
     first = fits.of("latency", places, values)
     assert fits.of("latency", places.copy(), values.copy()) is first
     assert fits.of("recovery", places, values) is not first
+
+
+def test_a_latency_that_nobody_could_measure_makes_no_other_endless() -> None:
+    best_s = best_latency_s([measurement(latency_s=2e-311), measurement(latency_s=1.0)])
+    assert best_s == 1e-3
+    assert math.isfinite(latency_score(1.0, best_s, tolerated=2.0))

@@ -19,6 +19,8 @@ from tidewise.search.surrogate import LATENCY, RECOVERY, Flags, View
 
 SCORE_LIMIT = 0.5
 """A latency with a higher score is bad."""
+_LEAST_LATENCY_S = 1e-3
+"""Nobody measures a shorter one."""
 
 _USUAL_SD = {LATENCY: 0.4, RECOVERY: 0.7}
 """How much a score, and the logarithm of a recovery time, vary before anything is seen."""
@@ -77,7 +79,8 @@ def never_came_up(measurement: ProfileMeasurement) -> bool:
 
 def best_latency_s(measurements: Iterable[ProfileMeasurement]) -> float | None:
     """The lowest latency that any copy showed; None while none did."""
-    known = [each.latency_p95_s for each in measurements if each.latency_p95_s is not None and each.latency_p95_s > 0.0]
+    told = [each.latency_p95_s for each in measurements if each.latency_p95_s is not None and each.latency_p95_s > 0.0]
+    known = [max(latency_s, _LEAST_LATENCY_S) for latency_s in told]
     return min(known, default=None)
 
 
