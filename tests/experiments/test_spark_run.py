@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -17,7 +17,7 @@ from tests.control.fakes import config
 from tests.experiments.test_live import FakeJob, setting
 from tidewise.control import SqliteJournal
 from tidewise.control.clock import SystemClock
-from tidewise.core import Configuration, PermanentError, Purpose, Reported, Usage
+from tidewise.core import Configuration, Observation, PermanentError, Purpose, Reported, Usage
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.program import SparkProgram
 from tidewise.experiments import spark_run
@@ -118,6 +118,36 @@ def test_the_job_is_started_with_its_options_warmed_up_and_controlled(tmp_path: 
     rates = read_schedule(tmp_path / "job" / "schedule.json").rates_per_s
     assert rates[0] == 100.0
     assert rates[-2:] == (100.0, 200.0)
+
+
+def test_the_day_begins_when_the_job_has_caught_up(
+    tmp_path: Path, engines: list[Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_run, "_LOOK_S", 0.1)
+    asked: list[float] = []
+
+    def late_at_first(job: FakeJob) -> Sequence[Observation]:
+        asked.append(job.clock.now_s())
+        reports = FakeJob.reports(job)
+        return [replace(one, latency_p95_s=99.0, latency_p99_s=99.0) for one in reports] if len(asked) < 8 else reports
+
+    monkeypatch.setattr(Job, "reports", late_at_first)
+    told: list[str] = []
+    assert _run(tmp_path).run(told.append, _nobody).run.record.complete
+    assert engines[0].job.warm_s >= asked[7]
+    assert [sentence.split()[0] for sentence in told] == ["Starting", "Warming"]
+
+
+def test_a_job_that_never_catches_up_is_run_all_the_same(
+    tmp_path: Path, engines: list[Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_run, "_CATCH_UP_S", 0.3)
+    monkeypatch.setattr(spark_run, "_LOOK_S", 0.1)
+    late = replace(setting(tmp_path).promises, latency_p95_s=1e-9)
+    told: list[str] = []
+    _run(tmp_path, promises=late).run(told.append, _nobody)
+    assert engines
+    assert [sentence.split()[0] for sentence in told] == ["Starting", "It", "Warming"]
 
 
 def test_no_policy_learns_from_the_warm_up(tmp_path: Path, engines: list[Engine]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidewise.control import SystemClock
-from tidewise.core import BadInputError, Configuration, Meter, Purpose, Usage
+from tidewise.core import BadInputError, Configuration, JobStatus, Meter, Purpose, Usage
 from tidewise.engines.spark.cluster import LocalCluster
 from tidewise.engines.spark.engine import SparkEngine
 from tidewise.engines.spark.job import SparkJob
@@ -28,6 +28,8 @@ Say = Callable[[str], None]
 Watch = Callable[[], AbstractContextManager[Observer]]
 """Shows a run for as long as it is on."""
 
+_CATCH_UP_S, _LOOK_S = 120.0, 1.0
+"""How long a job that has come up may take to keep its promise, and how often that is looked at."""
 _START_S = 12.0
 """No job starts faster: records that came earlier would only be a backlog to begin with."""
 _EMBEDDED = "tidewise-embedded"
@@ -149,10 +151,21 @@ class SparkRun:
             raise
 
     def _warm_up(self, job: SparkJob, feed: Feed, clock: SystemClock, say: Say) -> None:
+        self._catch_up(job, clock, say)
         say(f"Warming it up for {self.warm_up_s:.0f} s ...")
         clock.wait_until(clock.now_s() + feed.begin_day(self.rates_per_s, in_s=self.warm_up_s))
         job.forget_spent()
         job.reports()  # A job that starts and catches up tells nothing that a policy should learn from.
+
+    def _catch_up(self, job: SparkJob, clock: SystemClock, say: Say) -> None:
+        """Until a report keeps the promised latency: what piled up while the job came up belongs to no policy."""
+        promises, give_up_s = self.setting.promises, clock.now_s() + _CATCH_UP_S
+        while clock.now_s() < give_up_s:
+            reports = job.reports()
+            if any(one.status is JobStatus.RUNNING and not promises.broken_by(one) for one in reports):
+                return
+            clock.wait_until(clock.now_s() + _LOOK_S)
+        say(f"It has not caught up within {_CATCH_UP_S:.0f} s.")
 
     def _engine(self, feed: Feed, clock: SystemClock) -> SparkEngine:
         partitions = self.setting.space.state_partitions
