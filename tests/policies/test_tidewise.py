@@ -555,3 +555,9 @@ def test_nothing_is_taken_away_from_a_job_that_has_not_caught_up() -> None:
     history[-1] = replace(history[-1], backlog_records=1e6, latency_p95_s=100.0, latency_p99_s=200.0)
     decision = policy.decide(situation_of(history))
     assert not isinstance(decision, Reconfigure) or decision.target.executors > 20
+
+
+def test_a_job_to_which_nothing_comes_any_more_is_decided_on() -> None:
+    history = [replace(one, arrival_rate_per_s=0.0) for one in steady(8)]
+    decision = taught(history).decide(at_its_end(history))
+    assert all(math.isfinite(value) for value in decision.reason.evidence.values() if isinstance(value, float))

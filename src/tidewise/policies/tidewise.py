@@ -59,6 +59,7 @@ _RESOLUTION = 0.4
 _UNRECOVERED = 10.0
 """A recovery that takes too long costs as much as so many of the promised length in late seconds."""
 _USUALLY_FULL = 0.8
+_LEAST_RATE = 1e-6
 _ENOUGH = 0.02
 """A configuration that is late so seldom is enough."""
 _TOLD_FROM = 1.15
@@ -414,7 +415,7 @@ class Tidewise:
     def _enough_per_hour(self, known: _Known) -> float:
         """The cheapest configuration that is enough for the most that has arrived in a day."""
         odds = known.odds
-        enough = odds.late(np.log([self._surprise.highest_per_s]))[:, 0] <= _ENOUGH
+        enough = odds.late(np.log([max(_LEAST_RATE, self._surprise.highest_per_s)]))[:, 0] <= _ENOUGH
         return 3600.0 * float(odds.cost_per_s[enough].min()) if enough.any() else 0.0
 
     def _terms(self, situation: Situation, known: _Known) -> Terms:
@@ -437,7 +438,7 @@ class Tidewise:
 
     def _horizon(self, situation: Situation) -> tuple[Horizon, float]:
         """The load to come, and the rate now."""
-        rate = max(1e-6, self._surprise.rate_per_s(situation.history))
+        rate = max(_LEAST_RATE, self._surprise.rate_per_s(situation.history))
         forecast = situation.forecast or _as_it_is(rate, situation.now_s)
         forecast = self._surprise.bent(forecast, rate, situation.now_s)
         return Horizon.of(forecast, tail_s=self.tail_s, ceiling_per_s=self._surprise.ceiling_per_s), rate
