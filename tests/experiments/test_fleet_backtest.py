@@ -7,7 +7,8 @@ import pytest
 
 from tests.experiments.fleets import job_rows, with_values
 from tidewise.core import BadInputError, NotReadyError
-from tidewise.experiments.fleet_backtest import HORIZONS_S, FleetBacktestSettings, judge_job
+from tidewise.experiments.fleet_backtest import FleetBacktestSettings, judge_job
+from tidewise.experiments.telemetry_forecasts import HORIZONS_S
 
 
 def _rows(samples: int, rates: list[float]) -> pa.Table:

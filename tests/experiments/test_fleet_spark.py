@@ -17,12 +17,13 @@ from tidewise.cli.fleet import fleet_commands
 from tidewise.cli.history import history
 from tidewise.core import BadInputError
 from tidewise.core.telemetry import ChangeRow, Envelope, RecoveryRow, ReportRow, TelemetryRow
-from tidewise.experiments.fleet_backtest import HORIZONS_S, FleetBacktestSettings, backtest_fleet, fleet_summary
+from tidewise.experiments.fleet_backtest import FleetBacktestSettings, backtest_fleet, fleet_summary
 from tidewise.experiments.fleet_fit import fit_fleet, fitted_job, read_model
 from tidewise.experiments.fleet_generate import KINDS, generated_fleet
 from tidewise.experiments.fleet_samples import samples_of
 from tidewise.experiments.fleet_warm_start import JobTraits, known_traits, warm_physics
 from tidewise.experiments.history import ReportName, report_history
+from tidewise.experiments.telemetry_forecasts import HORIZONS_S
 from tidewise.pipeline.context import spark_session
 from tidewise.pipeline.telemetry_stream import FolderSource, run_stream
 

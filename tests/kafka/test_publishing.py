@@ -12,7 +12,7 @@ from tidewise.host.daemons import free_ports
 from tidewise.kafka import topics
 from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.client import quiet_settings
-from tidewise.kafka.publishing import PARTITIONS, TopicLines
+from tidewise.kafka.publishing import TopicLines
 
 pytestmark = pytest.mark.xdist_group("jobs")
 LONG_S = 60.0
@@ -63,7 +63,7 @@ def test_lines_are_there_when_the_call_comes_back_each_key_in_one_partition_and_
     lines.send(sent[300:])
     lines.close()
     found = read(broker, "history")
-    assert topics.describe(broker.address)["history"] == PARTITIONS
+    assert topics.describe(broker.address)["history"] == topics.USUAL_PARTITIONS
     for job in {key for key, _ in sent}:
         of_job = [[line for line in part if line[0] == job] for part in found.values()]
         (only,) = [part for part in of_job if part]

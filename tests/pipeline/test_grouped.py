@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidewise.core import BadInputError, PermanentError, TemporaryError
-from tidewise.pipeline import grouped
+from tidewise.pipeline import action
 from tidewise.pipeline.context import spark_session
 from tidewise.pipeline.grouped import Thinning, each_group, thinned
 from tidewise.pipeline.table_sql import ask
@@ -128,7 +128,7 @@ def test_what_spark_gives_up_is_told_in_a_sentence(spark: SparkSession, tmp_path
 
 
 def test_tasks_that_nobody_takes_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouped, "_BEGIN_S", 0.5)
+    monkeypatch.setattr(action, "_BEGIN_S", 0.5)
     cancelled = Event()
     stuck = SimpleNamespace(numActiveTasks=0, numCompletedTasks=0)
     tracker = SimpleNamespace(getActiveStageIds=lambda: [1], getStageInfo=lambda _: stuck)
@@ -138,9 +138,9 @@ def test_tasks_that_nobody_takes_are_not_waited_for(monkeypatch: pytest.MonkeyPa
         setJobGroup=lambda *_, **__: None,
         cancelJobGroup=lambda _: cancelled.set(),
     )
-    session = SimpleNamespace(sparkContext=context)
+    stuck_work = action.Action(context, lambda: cancelled.wait(30.0), called="it")  # type: ignore[arg-type]  # stands for one
     with pytest.raises(TemporaryError, match=r"no worker of spark://127\.0\.0\.1:7077 took a task"):
-        grouped._Action(session, lambda: cancelled.wait(30.0)).wait()  # type: ignore[arg-type]  # stands for a session
+        stuck_work.wait()
     assert cancelled.is_set()
 
 

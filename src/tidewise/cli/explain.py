@@ -20,6 +20,7 @@ from tidewise.core import (
     Origin,
     Profile,
     Verdict,
+    at_least_s,
     format_duration,
 )
 from tidewise.experiments.explain import EXPECTED_NAMES, Account, Came, Expected, Held, Step
@@ -546,7 +547,7 @@ def _recovery(one: Recovered, limit_s: float | None) -> str:
     told = f"{what} was recovered from in {_took(one.took_s)}"
     if limit_s is None:
         return told
-    took_s = one.took_s.at_least if isinstance(one.took_s, Censored) else one.took_s
+    took_s = at_least_s(one.took_s)
     if took_s > limit_s:
         return f"{told}: a miss"
     return told if isinstance(one.took_s, Censored) else f"{told}: a hit"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,9 +16,6 @@ from tidewise.experiments.telemetry_target import Target
 from tidewise.host.spark_home import find_spark
 from tidewise.kafka.jars import resolve, spark_connector
 from tidewise.pipeline.context import spark_session
-
-if TYPE_CHECKING:
-    from tidewise.pipeline.telemetry_stream import Source
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the tables.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document at the end instead of a sentence.")]
@@ -63,7 +60,7 @@ def write_tables(
     settings = StreamSettings(buckets=buckets, behind_s=parse_duration_s(oldest))
     trigger_s = parse_duration_s(every)
     require_finite("every", trigger_s, above=0.0)
-    lines = _source(source)
+    lines = Target.parse(source).source()
     lines.check()
     jars = resolve(spark_connector(), tell=_tell) if source.startswith("kafka://") else ()
     with spark_session(master, jars=jars) as session:
@@ -110,15 +107,6 @@ def compact_tables(
         print_json({"compacted": done.days, "dropped": dropped, "folders_removed": done.folders_removed})
     else:
         print_sentence(f"{done.days} days of tables were compacted and {dropped} dropped in {folder}.")
-
-
-def _source(text: str) -> Source:
-    from tidewise.pipeline.telemetry_stream import FolderSource, KafkaSource  # noqa: PLC0415 - an optional extra
-
-    target = Target.parse(text)
-    if target.folder is not None:
-        return FolderSource(folder=target.folder)
-    return KafkaSource(brokers=target.brokers, topic=target.topic)
 
 
 def _days(told: list[str]) -> dict[str, int]:

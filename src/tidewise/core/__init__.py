@@ -29,7 +29,7 @@ from tidewise.core.errors import (
     TemporaryError,
     TidewiseError,
 )
-from tidewise.core.estimate import Censored, Estimate, Measured
+from tidewise.core.estimate import Censored, Estimate, Measured, at_least_s
 from tidewise.core.events import (
     Audited,
     ChangeExpired,
@@ -133,6 +133,7 @@ __all__ = [
     "TidewiseError",
     "Usage",
     "Verdict",
+    "at_least_s",
     "format_duration",
     "format_memory",
     "parse_duration_s",

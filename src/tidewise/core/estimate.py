@@ -39,3 +39,8 @@ class Censored:
 
 Measured = float | Censored
 """A measured number, or the lower bound that is all that is known of it."""
+
+
+def at_least_s(measured: Measured) -> float:
+    """The number itself, or the lower bound that is all that is known."""
+    return measured.at_least if isinstance(measured, Censored) else measured

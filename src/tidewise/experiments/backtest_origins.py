@@ -20,7 +20,7 @@ BLOCKS = 3
 HORIZON_S = BLOCKS * BLOCK_S
 LOWER, UPPER = 0.05, 0.95
 """Between these levels lies the 90 % interval."""
-_CONFIGURATION = Configuration(executors=1)  # a report needs one, and no forecaster looks at it
+_CONFIGURATION = Configuration(executors=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -114,18 +114,21 @@ def _learn(forecaster: Forecaster, stretch: Stretch, known: int, until: int) -> 
     """Give it the samples up to this number, which is how many of the load it knows then."""
     for number in range(known, until):
         rate = float(stretch.rates_per_s[number - stretch.begin])
-        forecaster.learn(
-            Observation(
-                time_s=(number + 1) * stretch.sample_s,
-                window_s=stretch.sample_s,
-                configuration=_CONFIGURATION,
-                status=JobStatus.RUNNING,
-                input_rate_per_s=rate,
-                processed_rate_per_s=rate,
-                backlog_records=0.0,
-            )
-        )
+        forecaster.learn(sample_report(number, rate, stretch.sample_s))
     return until
+
+
+def sample_report(number: int, rate_per_s: float, sample_s: float) -> Observation:
+    """The sample of this number as a report of a job that keeps up: forecasters look at nothing but its load."""
+    return Observation(
+        time_s=(number + 1) * sample_s,
+        window_s=sample_s,
+        configuration=_CONFIGURATION,
+        status=JobStatus.RUNNING,
+        input_rate_per_s=rate_per_s,
+        processed_rate_per_s=rate_per_s,
+        backlog_records=0.0,
+    )
 
 
 def _forecast(forecaster: Forecaster, sample_s: float) -> tuple[Forecast, float]:

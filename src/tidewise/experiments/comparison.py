@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from tidewise.core import BadInputError, Censored, Measured
-from tidewise.experiments.measures import Baseline, Summary, at_least_s, baseline_of, summarise
+from tidewise.core import BadInputError, Censored, Measured, at_least_s
+from tidewise.experiments.measures import Baseline, Summary, baseline_of, summarise
 from tidewise.experiments.record import Run, RunRecord
 
 BASELINE_POLICY = "static"

@@ -37,6 +37,7 @@ from tidewise.core import (
     ProfileRequested,
     Reconfigure,
     Reported,
+    at_least_s,
 )
 from tidewise.experiments.series import BoolArray, FloatArray
 from tidewise.observe.recoveries import Recovered, RecoveryWatch
@@ -402,7 +403,7 @@ class _Windows:
         self._latencies_s: FloatArray = np.array([_latency_s(one) for one in reports], dtype=np.float64)
         self._calm: BoolArray = np.ones(len(reports), dtype=np.bool_)
         for one in recoveries:
-            took_s = one.took_s.at_least if isinstance(one.took_s, Censored) else one.took_s
+            took_s = at_least_s(one.took_s)
             self._calm &= (self._ends_s <= one.at_s) | (self._begins_s >= one.at_s + took_s)
         self._costs: FloatArray | None = None
         if prices is not None:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tidewise.core import MEDIAN, BadInputError, Configuration, Forecast, JobStatus, NotReadyError, Observation
+from tidewise.core import MEDIAN, BadInputError, Forecast, NotReadyError
 from tidewise.core.checks import require
 from tidewise.experiments.backtest import score
-from tidewise.experiments.backtest_origins import LOWER, UPPER, Judged
+from tidewise.experiments.backtest_origins import LOWER, UPPER, Judged, sample_report
 from tidewise.experiments.fleet_samples import LOADS_ONLY, SAMPLE_S, Floats, fleet_rows, samples_of
+from tidewise.experiments.telemetry_forecasts import HORIZONS_S
 from tidewise.forecast import make_forecaster
 from tidewise.forecast.series import filled
 from tidewise.host.threads import on_one_thread
@@ -25,9 +26,8 @@ from tidewise.pipeline.grouped import Worked, each_group
 if TYPE_CHECKING:
     from tidewise.pipeline.grouped import Frame, Session
 
-HORIZONS_S = (60.0, 180.0, 600.0)
-"""What is judged is the sample that ends so long after the origin."""
 _STEPS = tuple(round(horizon_s / SAMPLE_S) for horizon_s in HORIZONS_S)
+"""What is judged is the sample that ends at the horizon."""
 NAIVE, ENSEMBLE = "naive", "ensemble"
 SCHEMA = "model string, horizon_s double, origins int, wape double, inside double, forecast_p50_s double"
 _SUMMARY = """
@@ -36,7 +36,6 @@ _SUMMARY = """
     FROM {judged} GROUP BY horizon_s, model ORDER BY horizon_s, model
 """
 _LEAST_LEARNT = 120
-_ANY = Configuration(executors=1)  # a report needs one, and no forecaster looks at it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +138,7 @@ def _judge(model: str, rates: Floats, origins: Sequence[int]) -> Judged:
     took_s: list[float] = []
     for origin in origins:
         for number in range(learnt, origin):
-            forecaster.learn(_report(number, float(rates[number])))
+            forecaster.learn(sample_report(number, float(rates[number]), SAMPLE_S))
         learnt = origin
         began_s = time.process_time()
         forecast = forecaster.forecast(horizon_s=HORIZONS_S[-1], step_s=SAMPLE_S)
@@ -162,18 +161,6 @@ def _judge(model: str, rates: Floats, origins: Sequence[int]) -> Judged:
 
 def _at(forecast: Forecast, steps: Sequence[int]) -> Floats:
     return np.array([[forecast.path(level)[step] for step in steps] for level in (LOWER, MEDIAN, UPPER)])
-
-
-def _report(number: int, rate: float) -> Observation:
-    return Observation(
-        time_s=(number + 1) * SAMPLE_S,
-        window_s=SAMPLE_S,
-        configuration=_ANY,
-        status=JobStatus.RUNNING,
-        input_rate_per_s=rate,
-        processed_rate_per_s=rate,
-        backlog_records=0.0,
-    )
 
 
 def fleet_summary(session: Session, folder: str | Path) -> list[HorizonSummary]:

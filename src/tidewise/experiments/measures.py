@@ -28,6 +28,7 @@ from tidewise.core import (
     Prices,
     Purpose,
     Usage,
+    at_least_s,
     recovery_s,
     total,
 )
@@ -402,8 +403,3 @@ def configurations_of(record: RunRecord) -> list[tuple[float, Configuration]]:
 
 def _ratio(value: float, base: float) -> float | None:
     return value / base if base else None
-
-
-def at_least_s(measured: Measured) -> float:
-    """The number itself, or the lower bound that is all that is known."""
-    return measured.at_least if isinstance(measured, Censored) else measured

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tidewise.experiments.telemetry_target import Target
 from tidewise.kafka import topics
 from tidewise.kafka.jars import resolve, spark_connector
 from tidewise.pipeline.context import spark_session
 from tidewise.pipeline.per_job_query import PARTITIONS, BatchTold, BrokerTarget, FolderTarget, PerJobService, serve
-
-if TYPE_CHECKING:
-    from tidewise.pipeline.telemetry_stream import Source
-
-TOPIC_PARTITIONS = 4
-"""Of a topic that was not there."""
 
 
 def run_service(
@@ -37,27 +30,18 @@ def run_service(
 
     Topics that are missing are made. From the same `state` it goes on where it was.
     """
-    # An optional extra: only those who stream need PySpark.
-    from tidewise.pipeline.telemetry_stream import FolderSource, KafkaSource  # noqa: PLC0415
-
     for place in reads:
         if place.folder is None:
-            _make(place.brokers, [place.topic])
+            topics.ensure(place.brokers, place.topic)
     if tells.folder is None:
-        _make(tells.brokers, [*service.tells, service.problems_topic])
+        topics.ensure(tells.brokers, *service.tells, service.problems_topic)
     needs_jars = any(place.folder is None for place in (*reads, tells))
     jars = resolve(spark_connector(), tell=tell) if needs_jars else ()
-    sources: list[Source] = [
-        KafkaSource(brokers=place.brokers, topic=place.topic)
-        if place.folder is None
-        else FolderSource(folder=place.folder)
-        for place in reads
-    ]
     with spark_session(master, jars=jars) as session:
         return serve(
             service,
             session=session,
-            sources=sources,
+            sources=[place.source() for place in reads],
             target=BrokerTarget(brokers=tells.brokers) if tells.folder is None else FolderTarget(folder=tells.folder),
             checkpoint=state,
             every_s=every_s,
@@ -65,10 +49,3 @@ def run_service(
             stop=stop,
             tell=batch,
         )
-
-
-def _make(brokers: str, names: Iterable[str]) -> None:
-    there = topics.describe(brokers)
-    for name in names:
-        if name not in there:
-            topics.create(brokers, name, TOPIC_PARTITIONS)

@@ -24,6 +24,7 @@ from tidewise.core import (
     Purpose,
     Reported,
     Usage,
+    at_least_s,
 )
 from tidewise.core.telemetry import Envelope, RecoveryRow, ReportRow, TelemetryRow
 from tidewise.engines.spark.program import SparkProgram
@@ -195,7 +196,7 @@ class RunTeller:
             RecoveryRow(
                 at_unix_s=self.facts.began_unix_s + one.at_s,
                 failure=one.kind,
-                took_s=one.took_s.at_least if isinstance(one.took_s, Censored) else one.took_s,
+                took_s=at_least_s(one.took_s),
                 is_bound=isinstance(one.took_s, Censored),
                 rate_per_s=one.rate_per_s,
                 executors=one.configuration.executors,

@@ -6,12 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidewise.core import BadInputError
 from tidewise.core.telemetry import METRICS_TOPIC
 from tidewise.experiments.telemetry_folder import LineFolder
 from tidewise.kafka.publishing import TopicLines
+
+if TYPE_CHECKING:
+    from tidewise.pipeline.telemetry_stream import Source
 
 KAFKA = "kafka://"
 HOW_TO_WRITE = f"write a folder, or {KAFKA}HOST:PORT/TOPIC"
@@ -70,6 +73,15 @@ class Target:
     def open(self) -> Sink:
         """Ready to send; a broker that is away is found out when something is sent."""
         return TopicLines(self.brokers, self.topic) if self.folder is None else LineFolder(self.folder)
+
+    def source(self) -> Source:
+        """What a stream reads there."""
+        # An optional extra: only those who stream need PySpark.
+        from tidewise.pipeline.telemetry_stream import FolderSource, KafkaSource  # noqa: PLC0415
+
+        if self.folder is not None:
+            return FolderSource(folder=self.folder)
+        return KafkaSource(brokers=self.brokers, topic=self.topic)
 
     def __str__(self) -> str:
         return f"{KAFKA}{self.brokers}/{self.topic}" if self.folder is None else str(self.folder)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
 
 DEADLINE_S = 30.0
-PARTITIONS = 4
-"""Of a topic that has to be made."""
 _GRACE_S = 5.0
 """The client tells of a message that has run out of time a little later."""
 _FULL_S = 0.05
@@ -94,8 +92,7 @@ class TopicLines:
         self._producer = None
 
     def _begin(self) -> _Producer:
-        if self.topic not in topics.describe(self.address):
-            topics.create(self.address, self.topic, PARTITIONS)
+        topics.ensure(self.address, self.topic)
         settings = {
             **quiet_settings(self.address),
             "acks": "all",

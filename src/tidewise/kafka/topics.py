@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
 
 _POLL_S = 0.05
+USUAL_PARTITIONS = 4
+"""Of a topic that is made because it is missing."""
 MOST_PARTITIONS = 100_000
 """More than one broker can keep; a number far beyond it is a slip of the hand."""
 
@@ -63,6 +65,14 @@ def create(address: str, name: str, partitions: int) -> None:
             f"the topic {name!r} has {there} partitions already, not {partitions}: ask for {there}, name another "
             f"topic, or delete this one first"
         )
+
+
+def ensure(address: str, *names: str) -> None:
+    """Make those of these topics that are missing, with a few partitions; the others stay as they are."""
+    there = describe(address)
+    for name in names:
+        if name not in there:
+            create(address, name, USUAL_PARTITIONS)
 
 
 def describe(address: str) -> dict[str, int]:

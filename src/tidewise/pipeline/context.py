@@ -58,8 +58,9 @@ def spark_context(master: str, *, jars: Sequence[Path] = ()) -> Iterator[SparkCo
     _require_listener(master)
     # Spark would take the first python3 on the path for its workers, which need not know this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with tempfile.TemporaryFile() as log, _interrupts_kept(), _java(_conf(master, jars), log) as gateway:
-        context = _start(_conf(master, jars), gateway)
+    conf = _conf(master, jars)
+    with tempfile.TemporaryFile() as log, _interrupts_kept(), _java(conf, log) as gateway:
+        context = _start(conf, gateway)
         try:
             yield context
         finally:
@@ -80,6 +81,11 @@ def cause(text: str) -> str:
     causes = _CAUSE.findall(text)
     # The last is what was raised in the worker; the lines before it say by whom.
     return str(causes[-1]) if causes else next(iter(text.splitlines()), "for an unknown reason")
+
+
+def told_error(error: Exception) -> str:
+    """What went wrong in a function of the caller's, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 @contextmanager

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
-from tidewise.core import BadInputError, PermanentError, TemporaryError
+from tidewise.core import BadInputError
 from tidewise.core.checks import require
-from tidewise.pipeline.context import cause
+from tidewise.pipeline.action import Action
+from tidewise.pipeline.context import told_error
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -23,14 +22,7 @@ if TYPE_CHECKING:
     Frame: TypeAlias = DataFrame
     Session: TypeAlias = SparkSession
 
-Answer = TypeVar("Answer")
-
-_POLL_S = 0.2
-_BEGIN_S = 120.0
-"""So long tasks may wait for a worker to take the first: executors take half a minute on a busy machine."""
-_CANCEL_S = 30.0
-"""By then a job that was cancelled is over; stopping Spark ends what is left."""
-_GROUP = "tidewise-groups"
+_CALLED = "the work"
 _PARTS_PER_CORE = 8
 """So many tasks for each core at least: none is waited for alone for long at the end."""
 _GROUPS_PER_PART = 200
@@ -108,12 +100,12 @@ def each_group(
     has no rows.
     """
     require_columns(frame, (thinning.by, thinning.order, *thinning.narrow, *thinning.kinds))
-    session = frame.sparkSession
+    session, context = frame.sparkSession, frame.sparkSession.sparkContext
     began_s = time.monotonic()
-    ended = session.sparkContext.accumulator(0)
+    ended = context.accumulator(0)
     known = _known(frame, thinning).persist()
     try:
-        total = _Action(session, lambda: known.select(thinning.by).distinct().count()).wait()
+        total = Action(context, lambda: known.select(thinning.by).distinct().count(), called=_CALLED).wait()
         if total == 0:
             raise BadInputError("the table has no rows to work on: look whether it is the right one")
 
@@ -132,7 +124,7 @@ def each_group(
             ).partitionBy(_VERSION).parquet(str(folder))
 
         tell(0)
-        _Action(session, write).wait(lambda: tell(ended.value))
+        Action(context, write, called=_CALLED).wait(lambda: tell(ended.value))
         tell(total)
     finally:
         known.unpersist()
@@ -151,11 +143,6 @@ def require_columns(frame: Frame, names: Sequence[str]) -> None:
     missing = [name for name in names if name not in frame.columns]
     if missing:
         raise BadInputError(f"the table has no column {missing[0]!r}: it has {', '.join(frame.columns)}")
-
-
-def told_error(error: Exception) -> str:
-    """What went wrong, in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _with_kind(frame: Frame, thinning: Thinning) -> Frame:
@@ -241,74 +228,3 @@ def _parts(session: Session, groups: int) -> int:
 
 def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
-
-
-class _Action(Generic[Answer]):
-    """Something that Spark computes beside this thread, which must be free to tell how it goes and to hear Ctrl-C."""
-
-    def __init__(self, session: Session, compute: Callable[[], Answer]) -> None:
-        self._context = session.sparkContext
-        self._compute = compute
-        self._over = threading.Event()
-        self._answers: list[Answer] = []
-        self._problem: Exception | None = None
-
-    def wait(self, poll: Callable[[], None] | None = None) -> Answer:
-        """Its answer; what it polls meanwhile may raise, which cancels it."""
-        thread = threading.Thread(target=self._run, name=_GROUP, daemon=True)
-        thread.start()
-        waits_since_s: float | None = None
-        try:
-            while not self._over.wait(_POLL_S):
-                if poll is not None:
-                    poll()
-                now_s = time.monotonic()
-                waits_since_s = (waits_since_s or now_s) if self._waits() else None
-                if waits_since_s is not None and now_s - waits_since_s > _BEGIN_S:
-                    raise TemporaryError(
-                        f"no worker of {self._context.master} took a task within {_BEGIN_S:.0f} s: look whether it has "
-                        "free cores"
-                    )
-        finally:
-            if not self._over.is_set():
-                with suppress(*_lost_java()):  # a job without its Java is over
-                    self._context.cancelJobGroup(_GROUP)
-            thread.join(timeout=_CANCEL_S)
-        if self._problem is not None:
-            raise _in_words(self._problem) from self._problem
-        return self._answers[0]
-
-    def _waits(self) -> bool:
-        """Whether there are tasks and nobody has taken any of them; not so without Java, which the answer tells."""
-        tracker = self._context.statusTracker()
-        try:
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-        except _lost_java():
-            return False
-        known = [stage for stage in stages if stage is not None]
-        return bool(known) and all(stage.numActiveTasks + stage.numCompletedTasks == 0 for stage in known)
-
-    def _run(self) -> None:
-        try:
-            self._context.setJobGroup(_GROUP, _GROUP, interruptOnCancel=True)
-            self._answers.append(self._compute())
-        except Exception as error:  # noqa: BLE001 - raised again where its answer is waited for
-            self._problem = error
-        finally:
-            self._over.set()
-
-
-def _lost_java() -> tuple[type[Exception], ...]:
-    """What a call raises where Java was killed."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - comes with PySpark; no types
-
-    return Py4JError, OSError
-
-
-def _in_words(problem: Exception) -> PermanentError:
-    told = cause(str(problem))
-    if "No module named 'tidewise" in told:
-        return PermanentError(
-            "the workers of this Spark lack this package: pip install 'tidewise[spark]' on each of them"
-        )
-    return PermanentError(f"Spark gave the work up: {told}")

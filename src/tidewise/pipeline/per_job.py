@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidewise.core.checks import require_finite
+from tidewise.pipeline.context import told_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,7 +41,7 @@ def per_job(rows: DataFrame, make: Callable[[], PerJob], *, schema: str, forget_
     `rows` has the columns of `NEEDED` and others; `make` is a function of a module that the workers have, or a partial
     of one. Where the object of a job raises, `problem` says what, in a row without answers: that job starts anew, and
     the others do not notice. A job that is silent for `forget_after_s` is forgotten. The query needs the settings of
-    `STATE_SETTINGS`.
+    `streaming.own_session`.
     """
     from tidewise.pipeline.per_job_keeper import Keeper  # noqa: PLC0415 - only those who stream need PySpark
 
@@ -51,19 +52,6 @@ def per_job(rows: DataFrame, make: Callable[[], PerJob], *, schema: str, forget_
         "append",
         "processingTime",  # without it Spark forgets nothing
     )
-
-
-STATE_SETTINGS = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    # What a batch has changed is written, not the whole store.
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",  # would read before every write
-    # Or a stream that forgets by the clock would run one empty batch after the other.
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-}
-"""What Spark has to be told before such a query is started; what a checkpoint has, it keeps."""
 
 
 def fed(
@@ -116,4 +104,4 @@ def _timed(run: str, lines: Mapping[int, JobRow]) -> Iterator[tuple[float, str, 
 
 
 def _sentence(what: str, error: Exception) -> str:
-    return f"{what}, and the job starts anew: {type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{what}, and the job starts anew: {told_error(error)}"

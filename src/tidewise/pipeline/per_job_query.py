@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from tidewise.core import PermanentError
 from tidewise.core.checks import require, require_finite
+from tidewise.host.whole_files import write_whole
 from tidewise.pipeline.context import cause
-from tidewise.pipeline.per_job import STATE_SETTINGS, PerJob, per_job
+from tidewise.pipeline.per_job import PerJob, per_job
+from tidewise.pipeline.streaming import own_session, triggered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -25,12 +26,6 @@ SUFFIX = ".jsonl"
 PARTITIONS = 4
 """Into how many pieces the state of all jobs is cut, for good; to commit each takes some 0.1 s a batch."""
 _POLL_S = 0.2
-_SETTINGS = {
-    **STATE_SETTINGS,
-    # A file that somebody took away or broke stops nothing but itself.
-    "spark.sql.files.ignoreMissingFiles": "true",
-    "spark.sql.files.ignoreCorruptFiles": "true",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,21 +126,14 @@ def serve(
         require_finite("every_s", every_s, above=0.0)
     for source in sources:
         source.check()
-    own = session.newSession()
-    for name, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(partitions)}.items():
-        own.conf.set(name, value)
+    own = own_session(session, partitions=partitions)
     first, *others = (source.lines(own).select("raw") for source in sources)
     lines = first
     for other in others:
         lines = lines.unionAll(other)
     writer = _writer(answers_of(lines, service), target).outputMode("append")
     writer = writer.queryName(f"tidewise {service.name}").option("checkpointLocation", str(checkpoint.absolute()))
-    writer = (
-        writer.trigger(availableNow=True)
-        if every_s is None
-        else writer.trigger(processingTime=f"{max(1, round(1000 * every_s))} milliseconds")
-    )
-    return _followed(writer.start(), service.name, stop or threading.Event(), tell)
+    return _followed(triggered(writer, every_s=every_s).start(), service.name, stop or threading.Event(), tell)
 
 
 def _writer(answers: DataFrame, target: Target) -> DataStreamWriter:
@@ -158,20 +146,12 @@ def _writer(answers: DataFrame, target: Target) -> DataStreamWriter:
         for row in batch.collect():
             by_topic.setdefault(row.topic, []).append(row)
         for topic, rows in by_topic.items():
-            _write_file(folder / topic, number, (row.value for row in rows))
+            place = folder / topic
+            place.mkdir(parents=True, exist_ok=True)
+            # In place of what an earlier try of the same batch has written.
+            write_whole(place / f"batch-{number:09d}{SUFFIX}", (f"{row.value}\n" for row in rows))
 
     return answers.writeStream.foreachBatch(write)
-
-
-def _write_file(folder: Path, batch: int, lines: Iterable[str]) -> None:
-    """Whole or not at all, and in place of what an earlier try of the same batch has written."""
-    folder.mkdir(parents=True, exist_ok=True)
-    hidden = folder / f".batch-{batch:09d}{SUFFIX}.writing"
-    with hidden.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{line}\n" for line in lines)
-        file.flush()
-        os.fsync(file.fileno())
-    hidden.replace(folder / f"batch-{batch:09d}{SUFFIX}")
 
 
 def _followed(query: StreamingQuery, name: str, stop: threading.Event, tell: Callable[[BatchTold], None]) -> int:

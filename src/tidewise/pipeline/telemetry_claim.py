@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import IO, Any
 
 from tidewise.core import BadInputError, PermanentError, TemporaryError
 from tidewise.host.processes import wait_until
+from tidewise.host.whole_files import write_whole
 
 Tell = Callable[[str], None]
 """Takes a sentence for whoever waits."""
@@ -74,12 +74,7 @@ def remove_folder(path: Path) -> None:
 
 def write_json(path: Path, told: Mapping[str, object]) -> None:
     """Whole or not at all."""
-    fresh = path.with_name(f".{path.name}.new")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(told) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    write_whole(path, (json.dumps(told) + "\n",))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidewise.core import BadInputError, PermanentError, TemporaryError, TidewiseError
 from tidewise.core.checks import require, require_finite
 from tidewise.pipeline.context import cause
+from tidewise.pipeline.streaming import own_session, triggered
 from tidewise.pipeline.telemetry_claim import (
     BUCKETS,
     CHECKPOINT,
@@ -60,17 +61,8 @@ _ANSWER_S = 5.0
 _GRACE_S = 0.001
 """A report that ends so little behind the end of a window ends with it: clocks are sums of floats."""
 _SETTINGS = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",  # would read before every write
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # what is too old to be known again can wait
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",  # a number out of bounds is a dead letter, not the end
-    # A file that somebody took away or broke stops nothing but itself.
-    "spark.sql.files.ignoreMissingFiles": "true",
-    "spark.sql.files.ignoreCorruptFiles": "true",
 }
 
 
@@ -197,18 +189,12 @@ def run_stream(
     require_finite("trigger", trigger_s, above=0.0)
     source.check()
     with claimed(tables, buckets=chosen.buckets) as claim:
-        own = session.newSession()
         partitions = chosen.partitions or max(2, session.sparkContext.defaultParallelism)
-        for name, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(partitions)}.items():
-            own.conf.set(name, value)
+        own = own_session(session, partitions=partitions, more=_SETTINGS)
         writer = _Batches(claim=claim, settings=chosen, tell=tell)
         stream = _rows(source.lines(own), chosen).writeStream.queryName(f"tidewise tables {tables}")
         stream = stream.option("checkpointLocation", str(tables / CHECKPOINT)).foreachBatch(writer.write)
-        stream = (
-            stream.trigger(availableNow=True)
-            if once
-            else stream.trigger(processingTime=f"{max(1, round(1000 * trigger_s))} milliseconds")
-        )
+        stream = triggered(stream, every_s=None if once else trigger_s)
         tell(f"Lines of {source} go to the tables in {tables}.")
         _follow(stream.start(), writer, stop or threading.Event())
         return writer.taken

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from tidewise.core import Censored, JobStatus, Measured, Observation
+from tidewise.core import Censored, JobStatus, Measured, Observation, at_least_s
 
 _KEPT = 32
 
@@ -29,7 +29,7 @@ class BrokenCopy:
         spare = self.capacity_per_s - self.rate_per_s
         if spare <= 0.0:
             return None
-        took_s = self.took_s.at_least if isinstance(self.took_s, Censored) else self.took_s
+        took_s = at_least_s(self.took_s)
         replayed = self.rate_per_s * self.commit_interval_s
         return max(0.0, (took_s * spare - replayed) / self.capacity_per_s)
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from tidewise.core import JobStatus, Parameter, Situation
+from tidewise.policies.frequency import Frequency
 
-_DAY_S = 86_400.0
-_PRIOR_S = 12 * 3600.0
-"""For how long the usual rate of losses is taken to have been watched."""
 _LONGEST_LOOK_S = 60.0
 """Between two looks no more than this is taken to have been watched."""
 _FADING = 0.5
@@ -16,8 +14,7 @@ class Losses:
     """Follows what is missing of what is meant to run."""
 
     def __init__(self, *, losses_per_day: float) -> None:
-        self._losses = losses_per_day * _PRIOR_S / _DAY_S
-        self._watched_s = _PRIOR_S
+        self._losses = Frequency(usual_per_day=losses_per_day)
         self._looked_s: float | None = None
         self._missing_since_s: float | None = None
         self._down_since_s: float | None = None
@@ -28,7 +25,7 @@ class Losses:
         """Take in how the job stands at a decision."""
         now_s = situation.now_s
         if self._looked_s is not None:
-            self._watched_s += max(0.0, min(now_s - self._looked_s, _LONGEST_LOOK_S))
+            self._losses.watched(max(0.0, min(now_s - self._looked_s, _LONGEST_LOOK_S)))
         self._looked_s = now_s
         self._look_for_missing(situation)
         self._look_for_the_only_one(situation)
@@ -38,8 +35,8 @@ class Losses:
         is_down = situation.latest.status is JobStatus.DOWN
         if is_down and self._down_since_s is None:
             self._down_since_s = situation.now_s
-            self._losses += 0.5 if situation.intended.executors == 1 else 0.0
             self._was_only_one = situation.intended.executors == 1
+            self._losses.happened(0.5 if self._was_only_one else 0.0)
         elif not is_down and self._down_since_s is not None:
             if self._was_only_one:
                 self._took(situation.now_s - self._down_since_s, weight=0.5 * _FADING)
@@ -64,13 +61,13 @@ class Losses:
             self._missing_since_s = None
         elif self._missing_since_s is None and all(seen.status is JobStatus.RUNNING for seen in situation.history):
             # One that has just come up again gathers its executors: that is part of its own failure.
-            self._losses += 1.0
+            self._losses.happened()
             self._missing_since_s = latest.time_s - 0.5 * latest.window_s
 
     @property
     def per_s(self) -> float:
         """How many losses are to be expected."""
-        return self._losses / self._watched_s
+        return self._losses.per_s
 
     def replaced_s(self, joins_s: float) -> float:
         """How long an executor is missed; before any was, as long as one takes to join."""

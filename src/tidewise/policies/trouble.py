@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from tidewise.core import Configuration, JobStatus, Observation
+from tidewise.policies.frequency import Frequency
 
-_DAY_S = 86_400.0
-_PRIOR_S = 12 * 3600.0
-"""For how long the usual rate of failures is taken to have been watched."""
 _WARM_AFTER_S = 60.0
 _COLD = 0.6
 """The share of its capacity that a job has on average while it warms up."""
@@ -21,8 +19,7 @@ class Trouble:
 
     def __init__(self, *, usual_down_s: float, failures_per_day: float) -> None:
         self._usual_down_s = usual_down_s
-        self._failures = failures_per_day * _PRIOR_S / _DAY_S
-        self._watched_s = _PRIOR_S
+        self._failures = Frequency(usual_per_day=failures_per_day)
         self._down_since_s: float | None = None
         self._up_since_s = -_WARM_AFTER_S
         self._failed_at_s: float | None = None
@@ -30,7 +27,7 @@ class Trouble:
 
     def learn(self, observation: Observation) -> None:
         """Take one report in."""
-        self._watched_s += observation.window_s
+        self._failures.watched(observation.window_s)
         self._executors.append((observation.time_s, observation.configuration.executors))
         while self._executors[0][0] < observation.time_s - _KEPT_S:
             self._executors.popleft()
@@ -38,7 +35,7 @@ class Trouble:
             if self._down_since_s is None:
                 self._down_since_s = observation.time_s - 0.5 * observation.window_s
                 self._failed_at_s = self._down_since_s
-                self._failures += 1.0
+                self._failures.happened()
         elif self._down_since_s is not None:
             was_down_s = observation.time_s - 0.5 * observation.window_s - self._down_since_s
             self._usual_down_s = _FADING * self._usual_down_s + (1.0 - _FADING) * max(1.0, was_down_s)
@@ -48,7 +45,7 @@ class Trouble:
     @property
     def failures_per_s(self) -> float:
         """How many failures are to be expected."""
-        return self._failures / self._watched_s
+        return self._failures.per_s
 
     def down_left_s(self, latest: Observation) -> float:
         """How much longer a job that is down will be."""

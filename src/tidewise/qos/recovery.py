@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from tidewise.core import Censored, Configuration, Forecast, Measured
+from tidewise.core import Censored, Configuration, Forecast, Measured, at_least_s
 from tidewise.core.checks import require, require_finite, require_text
 from tidewise.host.threads import on_one_thread
 from tidewise.qos.belief import Belief
@@ -129,7 +129,7 @@ class RecoveryModel:
         require_text("kind", kind)
         require(len(capacity) == 1, "the capacity of a recovery needs one row")
         censored = isinstance(measured, Censored)
-        took_s = measured.at_least if isinstance(measured, Censored) else measured
+        took_s = at_least_s(measured)
         require_finite("measured", took_s, least=0.0)
         if censored and took_s <= 0.0:
             return  # at least nothing: that is known of every recovery

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pytest
 
 from tidewise.core import (
-    Censored,
     Configuration,
     JobStatus,
     Observation,
@@ -16,6 +15,7 @@ from tidewise.core import (
     ProfileRequest,
     Purpose,
     Usage,
+    at_least_s,
 )
 from tidewise.testing.engine_suite import EngineSuite
 from tidewise.testing.session import Session
@@ -149,7 +149,7 @@ class EngineProfileTests(EngineSuite):
         measured = self._outcome_of_profile(session, request).measurements[0]
         assert measured.recovery_s is not None, f"the copy was to be broken, and no recovery was measured: {measured}"
         value = measured.recovery_s
-        least_s = value.at_least if isinstance(value, Censored) else value
+        least_s = at_least_s(value)
         # The recovery is told in whole seconds.
         assert least_s <= self.profile_recovery_limit_s + 1.0, f"a copy was not given up at its limit: {measured}"
         down = [report for report in session.reports[known:] if report.status is JobStatus.DOWN]
