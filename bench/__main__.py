@@ -50,7 +50,7 @@ BENCHES: dict[str, Bench] = {
     "spark-recovery": spark_recovery.measure,
     "spark-profile": spark_profile.measure,
     "spark-agent": spark_agent.measure,
-    real_spark.NAME: real_spark.measure,
+    **real_spark.benches(),
     "job-speed": job_speed.measure,
     "real-time": real_time.measure,
     "producer": producer_rate.measure,
@@ -63,7 +63,7 @@ BENCHES: dict[str, Bench] = {
     "fleet-fit": fleet_fit.measure,
     telemetry.NAME: telemetry.measure,
 }
-_ON_REQUEST = {real_spark.NAME}
+_ON_REQUEST = set(real_spark.benches())
 """What is made of runs that take hours to come by."""
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 

@@ -14,8 +14,8 @@ from tidewise.experiments import by_scenario, compare
 
 def test_without_runs_it_says_how_to_make_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BadInputError, match="tidewise experiment real-spark"):
-        real_spark.measure(None)
+    with pytest.raises(BadInputError, match=r"no runs of tsw .* tidewise experiment real-spark"):
+        real_spark.benches()["real-spark-tsw"](None)
 
 
 def test_every_policy_is_set_beside_static_and_ranked(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_help_teaches_by_example(cli: Tidewise) -> None:
 def test_the_help_fits_a_terminal_of_80_columns(cli: Tidewise, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = [line.strip() for line in cli("experiment", "--help")[1].splitlines()]
-    assert "the same on real Spark, 18 hours in 24 minutes for each run" in lines
+    assert "the same on real Spark, 18 hours in 20 minutes for each run" in lines
     assert "and what to write instead. The runs are spread over the cores of this machine," in lines
 
 

@@ -229,7 +229,7 @@ def run_plan(
       the same, with a load that was released
 
     tidewise experiment real-spark
-      the same on real Spark, 18 hours in 24 minutes for each run
+      the same on real Spark, 18 hours in 20 minutes for each run
     """
     path = find_plan(plan)
     if path != Path(plan) and Path(plan).exists():
