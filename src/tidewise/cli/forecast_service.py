@@ -167,15 +167,18 @@ def _run(
     json: bool,
 ) -> None:
     stop = threading.Event()
-    batches: list[BatchTold] = []
+    batches = 0
 
     def say(sentence: str) -> None:
         if not json:
             sys.stderr.write(f"{sentence}\n")
 
     def batch(told: BatchTold) -> None:
-        batches.append(told)
+        nonlocal batches
+        batches += 1
         say(f"batch {told.batch}: {told.lines:,} lines in {told.took_s:.1f} s")
+        if told.lost:
+            say(f"batch {told.batch}: {told.lost:,} lines were deleted from their topic before they could be read")
 
     places = " and ".join(str(place) for place in reads)
     say(f"Reading {places}{'' if every_s is None else '; Ctrl-C ends it'}.")
@@ -193,10 +196,10 @@ def _run(
             batch=batch,
         )
     if json:
-        print_json({"service": service.name, "lines": lines, "batches": len(batches)})
+        print_json({"service": service.name, "lines": lines, "batches": batches})
         return
     where = f"kafka://{tells.brokers}" if tells.folder is None else str(tells.folder)
-    count = f"{len(batches)} batch{'' if len(batches) == 1 else 'es'}"
+    count = f"{batches} batch{'' if batches == 1 else 'es'}"
     print_sentence(f"{lines:,} lines were read in {count}. What came of them: {where}")
 
 

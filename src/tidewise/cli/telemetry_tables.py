@@ -68,7 +68,9 @@ def write_tables(
             lines, folder, session=session, trigger_s=trigger_s, once=once, settings=settings, tell=_tell
         )
     if json:
-        print_json({"batches": taken.batches, "rows": taken.rows, "dead_letters": taken.dead_letters})
+        print_json(
+            {"batches": taken.batches, "rows": taken.rows, "dead_letters": taken.dead_letters, "lost": taken.lost}
+        )
     else:
         print_sentence(f"{taken.rows:,} rows and {taken.dead_letters:,} dead letters were taken into {folder}.")
 

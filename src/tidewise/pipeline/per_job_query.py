@@ -13,7 +13,7 @@ from tidewise.core.checks import require, require_finite
 from tidewise.host.whole_files import write_whole
 from tidewise.pipeline.context import cause
 from tidewise.pipeline.per_job import PerJob, per_job
-from tidewise.pipeline.streaming import own_session, triggered
+from tidewise.pipeline.streaming import fresh_progress, lost_lines, own_session, triggered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -79,6 +79,8 @@ class BatchTold:
     lines: int
     """Read, whether they were taken or not."""
     took_s: float
+    lost: int = 0
+    """Deleted by the broker before they could be read."""
 
 
 def answers_of(lines: DataFrame, service: PerJobService) -> DataFrame:
@@ -160,15 +162,13 @@ def _followed(query: StreamingQuery, name: str, stop: threading.Event, tell: Cal
 
     def told() -> None:
         nonlocal lines, last
-        latest = query.lastProgress
-        if latest is None or latest.batchId <= last:
-            return
-        for progress in query.recentProgress:
-            if progress.batchId > last and progress.numInputRows > 0:
-                last = progress.batchId
-                lines += progress.numInputRows
+        for progress in fresh_progress(query, after=last):
+            last = progress.batchId
+            lines += progress.numInputRows
+            lost = lost_lines(progress)
+            if progress.numInputRows > 0 or lost > 0:
                 took_s = progress.durationMs.get("triggerExecution", 0) / 1000
-                tell(BatchTold(batch=last, lines=progress.numInputRows, took_s=took_s))
+                tell(BatchTold(batch=last, lines=progress.numInputRows, lost=lost, took_s=took_s))
 
     try:
         while query.isActive and not stop.wait(_POLL_S):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _SETTINGS = {
@@ -40,3 +43,27 @@ def triggered(writer: DataStreamWriter, *, every_s: float | None) -> DataStreamW
     if every_s is None:
         return writer.trigger(availableNow=True)
     return writer.trigger(processingTime=f"{max(1, round(1000 * every_s))} milliseconds")
+
+
+def fresh_progress(query: StreamingQuery, *, after: int) -> list[StreamingQueryProgress]:
+    """Of the batches after this one, as far as Spark remembers them."""
+    latest = query.lastProgress
+    if latest is None or latest.batchId <= after:
+        return []
+    return [progress for progress in query.recentProgress if progress.batchId > after]
+
+
+def lost_lines(progress: StreamingQueryProgress) -> int:
+    """How many lines of topics were deleted before this batch could read them; Spark passes them by in silence."""
+    # Its own fields have offsets as text, in a form that depends on the version.
+    sources = json.loads(progress.json)["sources"]
+    return sum(
+        max(0, _lines(source["endOffset"]) - _lines(source["startOffset"]) - source["numInputRows"])
+        for source in sources
+        if source["description"].startswith("KafkaV2") and source["startOffset"] is not None
+    )
+
+
+def _lines(offsets: Mapping[str, Mapping[str, int]]) -> int:
+    """Those before these offsets of a topic's partitions."""
+    return sum(count for partitions in offsets.values() for count in partitions.values())

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidewise.core import BadInputError, PermanentError, TemporaryError, TidewiseError
 from tidewise.core.checks import require, require_finite
 from tidewise.pipeline.context import cause
-from tidewise.pipeline.streaming import own_session, triggered
+from tidewise.pipeline.streaming import fresh_progress, lost_lines, own_session, triggered
 from tidewise.pipeline.telemetry_claim import (
     BUCKETS,
     CHECKPOINT,
@@ -164,6 +164,8 @@ class Taken:
     dead_letters: int = 0
     batch_rows: list[int] = field(default_factory=list)
     """Rows of each batch, in their order."""
+    lost: int = 0
+    """Lines that a topic had deleted before they could be read."""
 
 
 def run_stream(
@@ -196,15 +198,25 @@ def run_stream(
         stream = stream.option("checkpointLocation", str(tables / CHECKPOINT)).foreachBatch(writer.write)
         stream = triggered(stream, every_s=None if once else trigger_s)
         tell(f"Lines of {source} go to the tables in {tables}.")
-        _follow(stream.start(), writer, stop or threading.Event())
+        _follow(stream.start(), source, writer, stop or threading.Event())
         return writer.taken
 
 
-def _follow(query: StreamingQuery, writer: _Batches, stop: threading.Event) -> None:
+def _follow(query: StreamingQuery, source: Source, writer: _Batches, stop: threading.Event) -> None:
+    last = -1
+
+    def look() -> None:
+        nonlocal last
+        for progress in fresh_progress(query, after=last):
+            last = progress.batchId
+            writer.note_lost(last, lost_lines(progress), source)
+
     try:
         while query.isActive:
             if stop.wait(_POLL_S):
                 return
+            look()
+        look()
         error = query.exception()
     finally:
         query.stop()
@@ -350,6 +362,12 @@ class _Batches:
             for _, day in days_of(self._folder / table):
                 for bucket in buckets_of(day):
                     remove_folder(bucket / f"batch={batch}")
+
+    def note_lost(self, batch: int, lines: int, source: Source) -> None:
+        """Say what nobody can get back."""
+        if lines > 0:
+            self.taken.lost += lines
+            self._tell(f"Batch {batch}: {lines:,} lines of {source} were deleted there before they could be read.")
 
     def _note(self, batch: int, counts: Mapping[str, int], took_s: float) -> None:
         dead = counts.get(_DEAD, 0)
