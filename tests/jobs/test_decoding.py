@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import datetime
 import json
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,68 @@ def test_each_broken_record_is_kept_with_what_is_wrong(spark: SparkSession) -> N
         else:
             assert reason is not None, value
             assert reason.startswith(expected), value
+
+
+BID = {
+    "ordinal": 4,
+    "event_time": 1_700_000_000_000,
+    "event_type": "bid",
+    "auction": 1000,
+    "bidder": 1001,
+    "price": 500,
+    "channel": "Apple",
+    "url": "https://www.nexmark.com/a/b/c/item.htm?query=1",
+    "extra": "abc",
+}
+AUCTION = {
+    "ordinal": 1,
+    "event_time": 1_700_000_000_000,
+    "event_type": "auction",
+    "id": 1000,
+    "item": "old clock",
+    "description": "ticks",
+    "initial_bid": 100,
+    "reserve": 200,
+    "expires": 1_700_000_010_000,
+    "seller": 1000,
+    "category": 10,
+    "extra": "",
+}
+EXPIRES = "malformed: expires is before 1970 or after 9999"
+TYPED_CASES: list[tuple[dict[str, object], str | None]] = [
+    (BID, None),
+    (AUCTION, None),
+    (BID | {"id": None, "seller": 7}, None),
+    (AUCTION | {"expires": 253_402_300_799_999}, None),
+    *[({**BID, name: None}, f"malformed: {name} is missing or is not") for name in BID],
+    *[({**AUCTION, name: None}, f"malformed: {name} is missing or is not") for name in AUCTION],
+    (BID | {"price": None}, "malformed: price is missing or is not bigint"),
+    (BID | {"event_type": "Bid"}, "malformed: event_type is none of person, auction, bid"),
+    (BID | {"event_type": "", "price": None}, "malformed: event_type is none of person, auction, bid"),
+    (BID | {"event_type": "auction"}, "malformed: id is missing or is not bigint"),
+    (BID | {"seller": "x"}, "malformed: not wholly JSON, or a column of another event_type is not of its type"),
+    (AUCTION | {"expires": "soon"}, "malformed: expires is missing or is not a time in milliseconds since 1970"),
+    (AUCTION | {"expires": -1}, EXPIRES),
+    (AUCTION | {"expires": 253_402_300_800_000}, EXPIRES),
+    (AUCTION | {"expires": 2**62}, EXPIRES),
+    (AUCTION | {"event_time": SENT_MS + DAY_MS + 1}, RANGE),
+]
+
+
+def test_a_record_needs_the_columns_of_its_type_only(spark: SparkSession) -> None:
+    values: list[bytes | None] = [json.dumps(record).encode() for record, _ in TYPED_CASES]
+    found = reasons(spark, values, KINDS["nexmark"], "json")
+    for (record, expected), reason in zip(TYPED_CASES, found, strict=True):
+        assert (reason or "").startswith(expected or ""), record
+        assert (reason is None) == (expected is None), record
+
+
+def test_what_a_record_does_not_have_is_null(spark: SparkSession) -> None:
+    raw = spark.createDataFrame(as_kafka_has([json.dumps(record).encode() for record in (BID, AUCTION)]))
+    rows = sorted(decoded(raw, KINDS["nexmark"], "json").collect(), key=lambda row: int(row.ordinal))
+    expires = datetime.datetime.fromtimestamp(1_700_000_010, datetime.UTC)
+    assert (rows[0].expires.astimezone(datetime.UTC), rows[0].price) == (expires, None)
+    assert (rows[1].expires, rows[1].price) == (None, 500)
 
 
 def test_of_a_huge_value_only_the_beginning_is_kept(spark: SparkSession) -> None:

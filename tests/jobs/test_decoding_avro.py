@@ -12,17 +12,11 @@ from tidewise.jobs.decoding import TOO_LARGE_BYTES
 from tidewise.jobs.records.encoding import Encoder
 from tidewise.jobs.records.kinds import KINDS
 from tidewise.jobs.schedule import Schedule
-from tidewise.kafka.jars import resolve, spark_connector
 
 pytestmark = pytest.mark.xdist_group("jobs")
 
 KIND = KINDS["tsw"]
 NOT_AVRO = "malformed: not Avro of a tsw record"
-
-
-@pytest.fixture(scope="module")
-def jars() -> tuple[Path, ...]:
-    return resolve(spark_connector())
 
 
 def test_each_broken_record_is_kept_with_what_is_wrong(spark: SparkSession) -> None:
@@ -43,6 +37,20 @@ def test_each_broken_record_is_kept_with_what_is_wrong(spark: SparkSession) -> N
         (early, "malformed: event_time is before 1970 or more than a day ahead"),
     ]
     assert reasons(spark, [value for value, _ in cases], KIND, "avro") == [reason for _, reason in cases]
+
+
+def test_a_record_needs_the_columns_of_its_type_only(spark: SparkSession) -> None:
+    plan = Schedule(began_unix_s=1_700_000_000.0, rates_per_s=(10.0,))
+    search, found = Encoder(KINDS["psm"], "avro").encode(0, 2, plan.pieces(0, 2))
+    # The rank, which is of two bytes at most, comes last; a null in its place is a single byte.
+    unranked = search[: search.rindex(b"\x02")] + b"\x00"
+    cases = [
+        (search, None),
+        (found, None),
+        (unranked, "malformed: rank is missing or is not int"),
+        (search.replace(b"search", b"sneeze"), "malformed: event_type is none of click, impression, search"),
+    ]
+    assert reasons(spark, [value for value, _ in cases], KINDS["psm"], "avro") == [reason for _, reason in cases]
 
 
 @pytest.mark.parametrize("name", sorted(KINDS))

@@ -26,7 +26,9 @@ _LOST = 1
 
 def produce_records(
     *,
-    job: Annotated[str, typer.Option("--job", help="Whose records: ysb, tsw or clicks.", show_default=False)],
+    job: Annotated[
+        str, typer.Option("--job", help="Whose records: ysb, tsw, clicks, nexmark or psm.", show_default=False)
+    ],
     load: Annotated[
         str,
         typer.Option(

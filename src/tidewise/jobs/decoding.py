@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own custom
 from pyspark.sql.avro.functions import from_avro
 
 from tidewise.jobs.records.encoding import Encoding
-from tidewise.jobs.records.kinds import RecordKind
+from tidewise.jobs.records.kinds import TYPE_COLUMN, RecordKind
 
 TOO_LARGE_BYTES = 65_536
 """A value of this size, or more, is not even looked at."""
 MOST_AHEAD_S = 86_400
 """One record from the far future would move the watermark past everybody else's."""
 
+_MOST_MS = 253_402_300_799_999
+"""The end of the year 9999: of a much larger number there is no timestamp, and Python has none after that year."""
+
 _CORRUPT = "_corrupt"
-_BAD = "dead_letters"
 
 
 def decoded(
-    raw: DataFrame, kind: RecordKind, encoding: Encoding, *, too_large_bytes: int = TOO_LARGE_BYTES
+    raw: DataFrame,
+    kind: RecordKind,
+    encoding: Encoding,
+    *,
+    too_large_bytes: int = TOO_LARGE_BYTES,
+    observed_as: str = "dead_letters",
 ) -> DataFrame:
-    """The good records of Kafka's frame; each batch's progress tells, as `dead_letters`, how many were left out."""
+    """The good records of Kafka's frame; each batch's progress tells, under that name, how many were left out.
+
+    Spark wants another name where a query reads a second time.
+    """
     # Spark cannot move the filter below what is observed, where the decoding would be done once more for it.
-    judged = _judged(raw, kind, encoding, too_large_bytes).observe(_BAD, F.count("reason").alias("records"))
+    judged = _judged(raw, kind, encoding, too_large_bytes).observe(observed_as, F.count("reason").alias("records"))
     return judged.where("reason IS NULL").select("record.*")
 
 
@@ -40,7 +52,7 @@ def _judged(raw: DataFrame, kind: RecordKind, encoding: Encoding, too_large_byte
     """Kafka's columns, the record, and the reason why it is none (null: it is one)."""
     small = F.when(F.length("value") < too_large_bytes, F.col("value"))
     fields = _from_json(small, kind) if encoding == "json" else _from_avro(small, kind)
-    record = F.struct(*(_field(name, encoding) for name, _ in kind.columns))
+    record = F.struct(*(_field(name, spark_type, encoding) for name, spark_type in kind.columns))
     return (
         raw.withColumn("fields", fields)
         .withColumn("reason", _reason(kind, encoding, too_large_bytes))
@@ -51,7 +63,8 @@ def _judged(raw: DataFrame, kind: RecordKind, encoding: Encoding, too_large_byte
 
 def _from_json(value: Column, kind: RecordKind) -> Column:
     # As a timestamp, Spark would take text of many forms, and numbers for seconds.
-    schema = kind.schema.replace("event_time timestamp", "event_time bigint")
+    columns = ((name, "bigint" if spark_type == "timestamp" else spark_type) for name, spark_type in kind.columns)
+    schema = ", ".join(f"{name} {spark_type}" for name, spark_type in columns)
     options = {
         "mode": "PERMISSIVE",
         "columnNameOfCorruptRecord": _CORRUPT,
@@ -66,9 +79,9 @@ def _from_avro(value: Column, kind: RecordKind) -> Column:
     return from_avro(value, kind.avro_schema, {"mode": "PERMISSIVE"})
 
 
-def _field(name: str, encoding: Encoding) -> Column:
+def _field(name: str, spark_type: str, encoding: Encoding) -> Column:
     field = F.col(f"fields.{name}")
-    if name != "event_time" or encoding == "avro":
+    if spark_type != "timestamp" or encoding == "avro":
         return field
     # Of a number that is too large there is no timestamp: Spark would fail, and at the same record for ever.
     return F.when(F.col("reason").isNull(), F.timestamp_millis(field)).alias(name)
@@ -84,17 +97,34 @@ def _reason(kind: RecordKind, encoding: Encoding, too_large_bytes: int) -> Colum
         (size >= too_large_bytes, F.format_string(f"oversized: %d bytes, {too_large_bytes} or more", size)),
         (nothing, F.lit(f"malformed: not {'a JSON object' if encoding == 'json' else 'Avro'} of a {kind.name} record")),
     ]
+    if kind.parts:
+        known = ", ".join(kind.parts)
+        tests.append((~_is_one_of(kind.parts), F.lit(f"malformed: {TYPE_COLUMN} is none of {known}")))
     for name, spark_type in kind.columns:
-        wanted = "a time in milliseconds since 1970" if name == "event_time" else spark_type
-        tests.append((F.col(f"fields.{name}").isNull(), F.lit(f"malformed: {name} is missing or is not {wanted}")))
+        wanted = "a time in milliseconds since 1970" if spark_type == "timestamp" else spark_type
+        missing, types = F.col(f"fields.{name}").isNull(), kind.types_with(name)
+        if types:
+            missing &= _is_one_of(types)
+        tests.append((missing, F.lit(f"malformed: {name} is missing or is not {wanted}")))
     if encoding == "json":
-        tests.append((F.col(f"fields.{_CORRUPT}").isNotNull(), F.lit("malformed: not wholly JSON")))
-    tests.append((_out_of_range(encoding), F.lit("malformed: event_time is before 1970 or more than a day ahead")))
+        # Columns that its type does not have are not looked at above, but Spark tells that one of them is not readable.
+        other = f", or a column of another {TYPE_COLUMN} is not of its type" if kind.parts else ""
+        tests.append((F.col(f"fields.{_CORRUPT}").isNotNull(), F.lit(f"malformed: not wholly JSON{other}")))
+    for name, spark_type in kind.columns:
+        if spark_type == "timestamp":
+            tests.append(_out_of_range(name, encoding))
     return F.coalesce(*(F.when(wrong, reason) for wrong, reason in tests))
 
 
-def _out_of_range(encoding: Encoding) -> Column:
-    """Compared with the time that Kafka has for the record."""
-    time = F.col("fields.event_time")
+def _is_one_of(types: Iterable[str]) -> Column:
+    return F.col(f"fields.{TYPE_COLUMN}").isin(*types)
+
+
+def _out_of_range(name: str, encoding: Encoding) -> tuple[Column, Column]:
+    """Whether a moment cannot be, and the reason; when the event was is compared with Kafka's time of the record."""
+    time = F.col(f"fields.{name}")
     time_ms = time if encoding == "json" else F.unix_millis(time)
-    return ~time_ms.between(0, F.unix_millis(F.col("timestamp")) + MOST_AHEAD_S * 1000)
+    latest, words = F.lit(_MOST_MS), "after 9999"
+    if name == "event_time":
+        latest, words = F.unix_millis(F.col("timestamp")) + MOST_AHEAD_S * 1000, "more than a day ahead"
+    return ~time_ms.between(0, latest), F.lit(f"malformed: {name} is before 1970 or {words}")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidewise.core import InvalidValueError
 from tidewise.jobs.records import clicks, tsw, ysb
-from tidewise.jobs.records.kinds import KINDS, Disorder, RecordKind
+from tidewise.jobs.records.kinds import KINDS, TYPE_COLUMN, Disorder, RecordKind
 from tidewise.jobs.schedule import Schedule, Whole
 
 BEGAN_S = 1_800_000_000
@@ -57,7 +57,7 @@ def test_records_come_at_the_times_of_the_schedule(kind: RecordKind) -> None:
     assert times_us(batch(kind, 0, 2000)).tolist() == [BEGAN_S * 1_000_000 + 1000 * n for n in range(1, 2001)]
 
 
-@pytest.mark.parametrize("name", ["ysb", "tsw"])
+@pytest.mark.parametrize("name", sorted(set(KINDS) - {"clicks"}))
 def test_event_times_are_whole_milliseconds(name: str) -> None:
     found = times_us(batch(KINDS[name], 0, 500, disorder=Disorder(share=0.5, most_s=3.3)))
     assert not (found % 1000).any()
@@ -72,6 +72,14 @@ def test_a_share_of_the_records_happened_earlier_and_no_more_than_said(kind: Rec
     assert late_us.min() == 0
     assert 3_900_000 < late_us.max() <= 4_001_000
     assert 1_700_000 < late_us[late_us > 0].mean() < 2_300_000
+
+
+@each_kind
+def test_a_record_has_the_columns_of_its_type_and_no_others(kind: RecordKind) -> None:
+    optional = {name for names in kind.parts.values() for name in names}
+    for row in batch(kind, 0, 200).to_pylist():
+        own = set(row) - optional | set(kind.parts[row[TYPE_COLUMN]] if kind.parts else ())
+        assert {name for name, value in row.items() if value is not None} == own
 
 
 def test_clicks_are_what_they_always_were() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
 from tidewise.jobs.schedule import Whole
 
+NULL = b"\x00"
+"""Nothing, where a union of null and a type stands."""
+NOT_NULL = b"\x02"
+"""Comes before a value of such a union."""
 _MOST_BYTES = 10
 
 
@@ -34,7 +40,12 @@ def doubles(values: NDArray[np.float64]) -> list[bytes]:
 def text(value: str) -> bytes:
     """A text: its length in bytes, then UTF-8."""
     encoded = value.encode()
-    return varints(np.array([len(encoded)]))[0] + encoded
+    return _length(len(encoded)) + encoded
+
+
+@functools.lru_cache(maxsize=1024)
+def _length(size: int) -> bytes:
+    return varints(np.array([size]))[0]
 
 
 def _rows(matrix: NDArray[np.uint8]) -> list[bytes]:

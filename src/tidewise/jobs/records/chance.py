@@ -27,3 +27,9 @@ def below(bits: Bits, count: int, *, shift: int) -> Whole:
 def shares(bits: Bits, *, shift: int) -> NDArray[np.float64]:
     """Numbers from 0 to just below 1, from the thirty-two bits after `shift`."""
     return ((bits >> np.uint64(shift)) & np.uint64(0xFFFFFFFF)).astype(np.float64) / 2**32
+
+
+def among(bits: Bits, counts: Whole | int, *, shift: int) -> Whole:
+    """Whole numbers from 0 to just below each count (at most 2^32), from the thirty-two bits after `shift`."""
+    part = (bits >> np.uint64(shift)) & np.uint64(0xFFFFFFFF)
+    return ((part * np.asarray(counts, dtype=np.uint64)) >> np.uint64(32)).astype(np.int64)

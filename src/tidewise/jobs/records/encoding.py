@@ -5,22 +5,24 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tidewise.core.checks import require_share
 from tidewise.jobs.records import avro
 from tidewise.jobs.records.chance import below, mixed, shares
-from tidewise.jobs.records.kinds import Disorder, RecordKind
+from tidewise.jobs.records.kinds import TYPE_COLUMN, Disorder, RecordKind
 from tidewise.jobs.schedule import Pieces, Whole
 
 Encoding = Literal["json", "avro"]
 """json: one compact object; avro: Avro's binary form of the kind's schema, without container or schema number.
 
-The event time is a number of milliseconds since the epoch in both.
+Moments, such as the event time, are numbers of milliseconds since the epoch in both. A column that records of a type
+do not have is left out of the object, and null in Avro.
 """
 
 OVERSIZED_BYTES = 65_536
@@ -58,7 +60,7 @@ class Encoder:
     def encode_each(self, ordinals: Whole, pieces: Pieces) -> list[bytes]:
         """The records with these ordinals."""
         times_us = self._kind.times_us(ordinals, seed=self._seed, pieces=pieces, disorder=self._disorder)
-        encoded = _encoded(self._kind, self._encoding, self._seed, ordinals, times_us // 1000)
+        encoded = _encoded(self._kind, self._encoding, self._seed, ordinals, times_us)
         if self._broken_share > 0.0:
             for index in np.flatnonzero(is_broken(ordinals, seed=self._seed, share=self._broken_share)).tolist():
                 encoded[index] = broken(self._kind, self._encoding, self._seed, int(ordinals[index]))
@@ -84,19 +86,57 @@ def broken(kind: RecordKind, encoding: Encoding, seed: int, ordinal: int) -> byt
             return proper.ljust(OVERSIZED_BYTES)
 
 
-def _encoded(kind: RecordKind, encoding: Encoding, seed: int, ordinals: Whole, times_ms: Whole) -> list[bytes]:
-    pool = _pool(kind, encoding, seed)
-    again = [] if pool is None else [pool[ordinals % len(pool)].tolist()]
-    fresh: Sequence[pa.Array] = ()
-    fresh_columns = kind.columns[2 + kind.repeating :]
-    if fresh_columns:
-        fresh = kind.values(ordinals, seed=seed)[kind.repeating :]
+class _Field(NamedTuple):
+    """A column of some records that are encoded alike."""
+
+    name: str
+    spark_type: str
+    optional: bool
+    values: pa.Array | None
+    """None: these records do not have it."""
+
+
+def _encoded(kind: RecordKind, encoding: Encoding, seed: int, ordinals: Whole, times_us: Whole) -> list[bytes]:
+    pool, times_ms, fresh = _pool(kind, encoding, seed), times_us // 1000, list[_Field]()
+    again = [] if pool is None else [pool[ordinals % len(pool)]]
+    if columns := kind.columns[2 + kind.repeating :]:
+        fresh = _fields(kind, columns, kind.values_at(ordinals, times_us, seed=seed)[kind.repeating :])
+    if not kind.parts:
+        return _alike(encoding, ordinals, times_ms, again, fresh)
+    (types,) = (field.values for field in fresh if field.name == TYPE_COLUMN)
+    encoded = np.empty(len(ordinals), dtype=object)
+    for event_type in kind.parts:
+        rows = pc.equal(types, event_type).to_numpy(zero_copy_only=False)
+        own = [field._replace(values=_own(kind, field, event_type, rows)) for field in fresh]
+        encoded[rows] = _alike(encoding, ordinals[rows], times_ms[rows], [one[rows] for one in again], own)
+    listed: list[bytes] = encoded.tolist()
+    return listed
+
+
+def _fields(kind: RecordKind, columns: Sequence[tuple[str, str]], values: Sequence[pa.Array]) -> list[_Field]:
+    return [
+        _Field(name, spark_type, bool(kind.types_with(name)), column)
+        for (name, spark_type), column in zip(columns, values, strict=True)
+    ]
+
+
+def _own(kind: RecordKind, field: _Field, event_type: str, rows: NDArray[np.bool_]) -> pa.Array | None:
+    if field.values is None or (field.optional and event_type not in kind.types_with(field.name)):
+        return None
+    return field.values.filter(rows)
+
+
+def _alike(
+    encoding: Encoding, ordinals: Whole, times_ms: Whole, again: list[NDArray[np.object_]], fresh: Sequence[_Field]
+) -> list[bytes]:
+    """Records that have the same columns, so that one form does for all of them."""
+    repeated = [one.tolist() for one in again]
     if encoding == "avro":
-        parts = [avro.varints(ordinals), avro.varints(times_ms), *again, *_avro_parts(fresh_columns, fresh)]
+        parts = [avro.varints(ordinals), avro.varints(times_ms), *repeated, *_avro_parts(fresh, len(ordinals))]
         return [b"".join(row) for row in zip(*parts, strict=True)]
-    members = ['{"ordinal":%d,"event_time":%d', *("%b" for _ in again), *_json_forms(fresh_columns)]
+    members = ['{"ordinal":%d,"event_time":%d', *("%b" for _ in again), *_json_forms(fresh)]
     form = (",".join(members) + "}").encode()
-    rows = zip(ordinals.tolist(), times_ms.tolist(), *again, *map(_json_values, fresh), strict=True)
+    rows = zip(ordinals.tolist(), times_ms.tolist(), *repeated, *_json_values(fresh), strict=True)
     return [form % row for row in rows]
 
 
@@ -105,33 +145,42 @@ def _pool(kind: RecordKind, encoding: Encoding, seed: int) -> NDArray[np.object_
     """What repeats, encoded, one item for each record until it does; None where nothing does."""
     if kind.repeats_after is None:
         return None
-    columns = kind.columns[2 : 2 + kind.repeating]
     values = kind.values(np.arange(kind.repeats_after), seed=seed)[: kind.repeating]
+    fields = _fields(kind, kind.columns[2 : 2 + kind.repeating], values)
     pool = np.empty(kind.repeats_after, dtype=object)
     if encoding == "avro":
-        pool[:] = [b"".join(row) for row in zip(*_avro_parts(columns, values), strict=True)]
+        pool[:] = [b"".join(row) for row in zip(*_avro_parts(fields, kind.repeats_after), strict=True)]
     else:
-        form = ",".join(_json_forms(columns)).encode()
-        pool[:] = [form % row for row in zip(*map(_json_values, values), strict=True)]
+        form = ",".join(_json_forms(fields)).encode()
+        pool[:] = [form % row for row in zip(*_json_values(fields), strict=True)]
     return pool
 
 
-_JSON_FORMS = {"int": "%d", "bigint": "%d", "double": "%a", "string": "%b"}  # %a: a double with all its digits
+def _json_forms(fields: Sequence[_Field]) -> list[str]:
+    return [f'"{field.name}":{_JSON_FORMS[field.spark_type]}' for field in fields if field.values is not None]
 
 
-def _json_forms(columns: Sequence[tuple[str, str]]) -> list[str]:
-    return [f'"{name}":{_JSON_FORMS[kind]}' for name, kind in columns]
+_JSON_FORMS = {"int": "%d", "bigint": "%d", "timestamp": "%d", "double": "%a", "string": "%b"}  # %a: all its digits
 
 
-def _json_values(column: pa.Array) -> list[object]:
-    if pa.types.is_string(column.type):
-        return list(_texts(column, lambda text: json.dumps(text).encode()))
+def _json_values(fields: Sequence[_Field]) -> list[list[object]]:
+    return [_JSON.get(field.spark_type, _plain)(field.values) for field in fields if field.values is not None]
+
+
+def _avro_parts(fields: Sequence[_Field], count: int) -> list[list[bytes]]:
+    return [_avro_part(field, count) for field in fields]
+
+
+def _avro_part(field: _Field, count: int) -> list[bytes]:
+    if field.values is None:
+        return [avro.NULL] * count
+    encoded = _AVRO[field.spark_type](field.values)
+    return [avro.NOT_NULL + one for one in encoded] if field.optional else encoded
+
+
+def _plain(column: pa.Array) -> list[object]:
     listed: list[object] = column.to_numpy().tolist()
     return listed
-
-
-def _avro_parts(columns: Sequence[tuple[str, str]], values: Sequence[pa.Array]) -> list[list[bytes]]:
-    return [_AVRO[kind](column) for (_, kind), column in zip(columns, values, strict=True)]
 
 
 def _texts(column: pa.Array, encode: Callable[[str], bytes]) -> list[bytes]:
@@ -142,9 +191,19 @@ def _texts(column: pa.Array, encode: Callable[[str], bytes]) -> list[bytes]:
     return listed
 
 
+def _milliseconds(column: pa.Array) -> Whole:
+    whole: Whole = column.cast(pa.int64()).to_numpy() // 1000
+    return whole
+
+
+_JSON: dict[str, Callable[[pa.Array], list[object]]] = {
+    "string": lambda column: list(_texts(column, lambda text: json.dumps(text).encode())),
+    "timestamp": lambda column: _milliseconds(column).tolist(),
+}
 _AVRO: dict[str, Callable[[pa.Array], list[bytes]]] = {
     "int": lambda column: avro.varints(column.to_numpy().astype(np.int64)),
     "bigint": lambda column: avro.varints(column.to_numpy()),
+    "timestamp": lambda column: avro.varints(_milliseconds(column)),
     "double": lambda column: avro.doubles(column.to_numpy()),
     "string": lambda column: _texts(column, avro.text),
 }

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidewise.core.checks import require_finite, require_share
-from tidewise.jobs.records import clicks, tsw, ysb
+from tidewise.jobs.records import clicks, nexmark, psm, tsw, ysb
 from tidewise.jobs.records.chance import mixed, shares
 from tidewise.jobs.schedule import Pieces, Whole
 
+TYPE_COLUMN = "event_type"
+"""The column that tells which columns a record has, where not all have the same."""
 _MICROS = 1_000_000
 _LATE = 0x1A7E
 """Added to the seed for who is late, so that it says nothing about what the record holds."""
@@ -56,7 +59,10 @@ class Disorder:
 
 
 class Values(Protocol):
-    """What a kind's records hold, in the order of its schema, but for the ordinal and the event time."""
+    """What a kind's records hold, in the order of its schema, but for the ordinal and the event time.
+
+    Another moment is given as the time from the event to it (pa.duration), so that no schedule is needed.
+    """
 
     def __call__(self, ordinals: Whole, *, seed: int) -> list[pa.Array]: ...
 
@@ -76,6 +82,8 @@ class RecordKind:
     repeating: int = 0
     keys: int | None = None
     """The key of a record is its ordinal modulo this, and all of a key go to one partition; None: no keys."""
+    parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)  # a mapping has no hash
+    """The columns that only some event types have, by the type; all have the others. Empty: there are no types."""
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
@@ -85,8 +93,15 @@ class RecordKind:
     @property
     def avro_schema(self) -> str:
         """The Avro schema of an encoded record, as JSON."""
-        fields = [{"name": name, "type": _AVRO[kind]} for name, kind in self.columns]
+        fields = [
+            {"name": name, "type": ["null", _AVRO[kind]] if self.types_with(name) else _AVRO[kind]}
+            for name, kind in self.columns
+        ]
         return json.dumps({"type": "record", "name": self.name, "namespace": "tidewise", "fields": fields})
+
+    def types_with(self, column: str) -> tuple[str, ...]:
+        """The event types that have this column, where it is empty in records of the others; none: all have it."""
+        return tuple(event_type for event_type, names in self.parts.items() if column in names)
 
     def times_us(self, ordinals: Whole, *, seed: int, pieces: Pieces, disorder: Disorder) -> Whole:
         """When each of these records happened, in microseconds since the epoch."""
@@ -95,13 +110,22 @@ class RecordKind:
             times = np.maximum(times - disorder.delays_us(ordinals, seed=seed), 0)
         return times - times % self.time_step_us
 
+    def values_at(self, ordinals: Whole, times_us: Whole, *, seed: int) -> list[pa.Array]:
+        """What these records, which happened then, hold besides their ordinal and event time."""
+        times = pa.array(times_us).view(_ARROW["timestamp"])
+        return [
+            pc.add(times, column) if pa.types.is_duration(column.type) else column
+            for column in self.values(ordinals, seed=seed)
+        ]
+
     def batch(
         self, *, seed: int, first: int, end: int, pieces: Pieces, disorder: Disorder | None = None
     ) -> pa.RecordBatch:
         """The records from `first` to just before `end`."""
         ordinals = np.arange(first, end, dtype=np.int64)
         times = self.times_us(ordinals, seed=seed, pieces=pieces, disorder=disorder or Disorder())
-        columns = [pa.array(ordinals), pa.array(times).view(_ARROW["timestamp"]), *self.values(ordinals, seed=seed)]
+        held = self.values_at(ordinals, times, seed=seed)
+        columns = [pa.array(ordinals), pa.array(times).view(_ARROW["timestamp"]), *held]
         fields = [(name, _ARROW[kind]) for name, kind in self.columns]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
@@ -131,6 +155,8 @@ KINDS: Mapping[str, RecordKind] = types.MappingProxyType(
                 repeats_after=ysb.REPEATS_AFTER,
                 repeating=6,
             ),
+            RecordKind(name="nexmark", schema=nexmark.SCHEMA, values=nexmark.values, parts=nexmark.PARTS),
+            RecordKind(name="psm", schema=psm.SCHEMA, values=psm.values, parts=psm.PARTS),
         )
     }
 )
