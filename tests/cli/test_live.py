@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Tidewise
 from tests.experiments.jobs import GOOD, write_job
 from tidewise.experiments.record import load_run
 from tidewise.host.processes import ProcessIdentity, find
@@ -22,20 +23,26 @@ pytestmark = pytest.mark.xdist_group("spark")
 TIDEWISE = [sys.executable, "-m", "tidewise.cli"]
 
 
-def tidewise(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+def in_a_process(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*TIDEWISE, *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=180, check=False
     )
 
 
-def test_a_check_tells_what_would_be_done_and_starts_nothing(tmp_path: Path) -> None:
-    write_job(tmp_path)
-    done = tidewise("run", "job.toml", "--check", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "cores or memory: handover" in done.stdout
-    assert not (tmp_path / "runs").exists()
-    told = json.loads(tidewise("run", "job.toml", "--check", "--json", folder=tmp_path).stdout)
-    assert told["name"] == "small"
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_check_tells_what_would_be_done_and_starts_nothing(tidewise: Tidewise, here: Path) -> None:
+    write_job(here)
+    code, out, err = tidewise("run", "job.toml", "--check")
+    assert code == 0, err
+    assert "cores or memory: handover" in out
+    assert not (here / "runs").exists()
+    _, out, _ = tidewise("run", "job.toml", "--check", "--json")
+    assert json.loads(out)["name"] == "small"
 
 
 @pytest.mark.parametrize(
@@ -50,19 +57,21 @@ def test_a_check_tells_what_would_be_done_and_starts_nothing(tmp_path: Path) -> 
         (["stop", "nowhere"], "no job is under control in nowhere"),
     ],
 )
-def test_what_is_wrong_is_one_sentence_and_exit_code_2(tmp_path: Path, words: list[str], sentence: str) -> None:
-    write_job(tmp_path)
-    done = tidewise(*words, folder=tmp_path)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_what_is_wrong_is_one_sentence_and_exit_code_2(
+    tidewise: Tidewise, here: Path, words: list[str], sentence: str
+) -> None:
+    write_job(here)
+    code, _, err = tidewise(*words)
+    assert code == 2
+    assert sentence in err
+    assert err.count("\n") == 1
 
 
-def test_a_master_that_does_not_answer_is_told(tmp_path: Path) -> None:
-    write_job(tmp_path, GOOD.replace("workers = 1", 'master = "spark://127.0.0.1:1"'))
-    done = tidewise("run", "job.toml", "--check", folder=tmp_path)
-    assert done.returncode == 2
-    assert "spark://127.0.0.1:1" in done.stderr
+def test_a_master_that_does_not_answer_is_told(tidewise: Tidewise, here: Path) -> None:
+    write_job(here, GOOD.replace("workers = 1", 'master = "spark://127.0.0.1:1"'))
+    code, _, err = tidewise("run", "job.toml", "--check")
+    assert code == 2
+    assert "spark://127.0.0.1:1" in err
 
 
 JOB = f"""\
@@ -134,14 +143,14 @@ def _live_through_it(run: subprocess.Popen[bytes], home: Path, folder: Path) -> 
     assert first is not None
     told = json.loads((home / "job" / "job.json").read_text(encoding="utf-8"))
     driver = ProcessIdentity.from_dict(told["applications"][0]["process"])
-    second = tidewise("run", "job.toml", "--home", home, folder=folder)
+    second = in_a_process("run", "job.toml", "--home", home, folder=folder)
     assert second.returncode == 2
     assert "under control already" in second.stderr
     os.kill(first, signal.SIGKILL)
     wait_for(lambda: controller() not in (None, first))
     assert driver.is_alive()
-    wait_for(lambda: '"dropped_as_too_late": 0' in tidewise("status", home, "--json", folder=folder).stdout)
-    assert "0 dropped as too late" in tidewise("status", home, folder=folder).stdout
+    wait_for(lambda: '"dropped_as_too_late": 0' in in_a_process("status", home, "--json", folder=folder).stdout)
+    assert "0 dropped as too late" in in_a_process("status", home, folder=folder).stdout
     time.sleep(3.0)
     run.send_signal(signal.SIGINT)
     assert run.wait(timeout=180) == 0, (folder / "errors").read_text(encoding="utf-8")
@@ -152,11 +161,11 @@ def _live_through_it(run: subprocess.Popen[bytes], home: Path, folder: Path) -> 
     record = load_run(home / "copy-static-1").record
     assert record.audits
     assert all(audit.clean for audit in record.audits)
-    proof = tidewise("verify", "cp", "--sink", "out", folder=folder)
+    proof = in_a_process("verify", "cp", "--sink", "out", folder=folder)
     assert proof.returncode == 0, proof.stdout + proof.stderr
-    page = tidewise("report", home, "--to", "page.html", folder=folder)
+    page = in_a_process("report", home, "--to", "page.html", folder=folder)
     assert page.returncode == 0, page.stderr
     assert "measured on a real engine (spark)" in page.stdout
-    again = tidewise("run", "job.toml", "--home", home, folder=folder)
+    again = in_a_process("run", "job.toml", "--home", home, folder=folder)
     assert again.returncode == 2
     assert "has ended" in again.stderr

@@ -1,38 +1,31 @@
-"""One small Spark per module, on 127.0.0.1, that leaves no process behind."""
+"""One small Spark for the tests of all jobs, on 127.0.0.1, that leaves no process behind."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from tidewise.kafka.jars import resolve, spark_connector
+
 pytest.register_assert_rewrite("tests.jobs.letters", "tests.jobs.running")
 
 
-@pytest.fixture(scope="module")
-def jars() -> tuple[Path, ...]:
-    """What Spark is started with beside its own; a module that needs any has a fixture of this name."""
-    return ()
+CORES = 4
+"""Real-time mode wants one for each partition of the source and of the state, all the time."""
 
 
-@pytest.fixture(scope="module")
-def cores() -> int:
-    """How many tasks run at a time; as above."""
-    return 2
-
-
-@pytest.fixture(scope="module")
-def spark(jars: tuple[Path, ...], cores: int) -> Iterator[SparkSession]:
+@pytest.fixture(scope="package")
+def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, "SPARK_LOCAL_IP", "127.0.0.1")
         patch.setitem(os.environ, "PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.master(f"local[{cores}]").config("spark.ui.enabled", "false")
-        builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
+        builder = SparkSession.builder.master(f"local[{CORES}]").config("spark.ui.enabled", "false")
+        builder = builder.config("spark.jars", ",".join(str(jar) for jar in resolve(spark_connector())))
         session = builder.config("spark.python.unix.domain.socket.enabled", "true").getOrCreate()
         session.sparkContext.setLogLevel("OFF")
         yield session

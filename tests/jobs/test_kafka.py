@@ -31,7 +31,6 @@ from tidewise.jobs.schedule import Schedule
 from tidewise.kafka import topics
 from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.client import quiet_settings
-from tidewise.kafka.jars import resolve, spark_connector
 
 __all__ = ["broker"]
 
@@ -42,17 +41,6 @@ TOTAL = 4000
 LATE = Disorder(share=0.3, most_s=8.0)
 BROKEN_SHARE = 0.05
 PARTITIONS = 2
-
-
-@pytest.fixture(scope="module")
-def jars() -> tuple[Path, ...]:
-    return resolve(spark_connector())
-
-
-@pytest.fixture(scope="module")
-def cores() -> int:
-    """Real-time mode wants one for each partition of the source and of the state, all the time."""
-    return 4
 
 
 def fill(address: str, topic: str, *, disorder: Disorder | None = None, broken_share: float = 0.0) -> Produced:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.signal import lfilter
 
 from tidewise.core.checks import require, require_finite, require_share
 from tidewise.workload.load import MOST_PER_S, Load, Rates, generator, seconds_of
@@ -18,6 +17,9 @@ def noise_factors(duration_s: int, seed: int, *, purpose: str, share: float, smo
     """
     normal = generator(seed, purpose).standard_normal(duration_s)
     if smooth_s > 0.0:
+        # It takes longer to load than most commands take altogether.
+        from scipy.signal import lfilter  # noqa: PLC0415
+
         kept = float(np.exp(-1.0 / smooth_s))
         # The first value is drawn from the process at rest, so that the noise is as wide there as anywhere.
         normal[1:] *= np.sqrt(1.0 - kept**2)
