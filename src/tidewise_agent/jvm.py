@@ -11,6 +11,8 @@ from tidewise_agent.proc import stat_of
 
 _BATCH = re.compile(r"\bbatch = (\d+)")
 """How Spark names the batch in the description of its jobs."""
+_OPERATOR = re.compile(r'^ *label="(.*)";$', re.MULTILINE)
+"""How Spark's drawing of a stage names its parts; the first is the stage itself."""
 
 
 class DriverJvm:
@@ -115,12 +117,12 @@ class DriverJvm:
 
     # Stages
 
-    def stages_of(self, run_id: str, *, most: int = 12) -> list[dict[str, Any]]:
-        """The stages of the last jobs of a query's run: time, tasks, rows and skew."""
+    def stages_of(self, run_id: str, *, most: int = 12, most_jobs: int = 3) -> list[dict[str, Any]]:
+        """The stages of the last jobs of a query's run: what they do, time, tasks, rows and skew."""
         store = self._java_context.statusStore()
-        jobs = sorted(self._java_context.statusTracker().getJobIdsForGroup(run_id))[-3:]
+        jobs = sorted(self._java_context.statusTracker().getJobIdsForGroup(run_id))
         found: dict[int, dict[str, Any]] = {}
-        for job in jobs:
+        for job in jobs[-most_jobs:]:
             data = self._as_json(store.job(job))
             batch = _BATCH.search(data.get("description") or "")
             for stage in data.get("stageIds", ())[:most]:
@@ -143,6 +145,7 @@ class DriverJvm:
         return {
             "stage": stage,
             "name": data.get("name"),
+            "operators": self._operators(store, stage),
             "tasks": data["numTasks"],
             "failed_tasks": data["numFailedTasks"],
             "began_ms": data.get("submissionTime"),
@@ -153,8 +156,17 @@ class DriverJvm:
             "rows": data["inputRecords"] + data["shuffleReadRecords"],
             "shuffled_rows": data["shuffleReadRecords"],
             "spilled_bytes": data["memoryBytesSpilled"],
+            "longest_ms": longest_ms,
             "skew": None if not median_ms else longest_ms / median_ms,
         }
+
+    def _operators(self, store: Any, stage: int) -> list[str]:
+        """The operators of the plan that the stage runs, as its rows pass through them; none where nobody tells."""
+        try:
+            drawing = getattr(getattr(self._jvm.org.apache.spark.ui.scope, "RDDOperationGraph$"), "MODULE$")
+            return _OPERATOR.findall(str(drawing.makeDotFile(store.operationGraphForStage(stage))))[1:]
+        except Exception:  # noqa: BLE001 -- private names: a version of Spark without them has stages without names
+            return []
 
     def _as_json(self, java_object: Any) -> Any:
         """One call instead of one per field."""

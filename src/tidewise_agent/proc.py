@@ -17,6 +17,8 @@ class ProcessStat:
     """When it was started, so that a number that was given again is noticed."""
     cpu_s: float
     """CPU time of all its threads so far."""
+    ended_children_cpu_s: float
+    """That of its children which have ended, and of theirs."""
 
     @property
     def is_dead(self) -> bool:
@@ -37,4 +39,5 @@ def stat_of(pid: int) -> ProcessStat | None:
         parent=int(fields[1]),
         started_ticks=int(fields[19]),
         cpu_s=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
+        ended_children_cpu_s=(int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK"),
     )

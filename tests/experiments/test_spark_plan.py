@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -176,3 +177,28 @@ def test_tsw_needs_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(BadInputError, match=r"tsw needs the package protobuf: pip install 'tidewise\[spark\]'"):
             _read(tmp_path, text)
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "sentence"),
+    [
+        ("nexmark", "", 'nexmark needs the query that it is to answer, such as query = "q0"'),
+        ("nexmark", 'query = "q55"', "nexmark has no query 'q55'"),
+        (
+            "psm",
+            'query = "q2"\nstate_provider = "hdfs"',
+            'q2 of psm cannot keep its state so: state_provider = "rocksdb"',
+        ),
+        ("clicks", 'query = "q5"', "clicks has no queries; leave query out"),
+    ],
+)
+def test_a_query_is_told_to_the_jobs_that_have_some(tmp_path: Path, job: str, options: str, sentence: str) -> None:
+    text = TINY.replace('job = "clicks"', f'job = "{job}"').replace('state_provider = "hdfs"', options)
+    with pytest.raises(BadInputError, match=re.escape(sentence)):
+        _read(tmp_path, text).ground("waves")
+
+
+def test_a_query_of_nexmark_is_a_job(tmp_path: Path) -> None:
+    text = TINY.replace('job = "clicks"', 'job = "nexmark"').replace('state_provider = "hdfs"', 'query = "q5"')
+    program = _read(tmp_path, text).ground("waves").program
+    assert (program.job, program.options["--query"]) == ("nexmark", "q5")

@@ -37,7 +37,13 @@ def to_the_end(
 
 
 def cut_short(results: DataFrame, given: argparse.Namespace, *, output_mode: str = "append") -> int:
-    """Run until two batches are done and stop at once, most likely within the third; how many records were done."""
+    """The same as `stop_in_a_batch` of the embedded source; how many records were done."""
+    stop_in_a_batch(results, given, output_mode=output_mode)
+    return committed_end(given.checkpoint)
+
+
+def stop_in_a_batch(results: DataFrame, given: argparse.Namespace, *, output_mode: str = "append") -> None:
+    """Run until two batches are done and stop at once, most likely within the third."""
     query = writer_of(results, given, output_mode=output_mode).trigger(processingTime="0 seconds").start()
     commits, deadline_s = given.checkpoint / "commits", time.monotonic() + PATIENCE_S
     while len(list(commits.glob("[0-9]*"))) < 2:
@@ -45,7 +51,6 @@ def cut_short(results: DataFrame, given: argparse.Namespace, *, output_mode: str
         assert time.monotonic() < deadline_s, f"no two batches were done in {PATIENCE_S} s"
         time.sleep(0.02)
     query.stop()
-    return committed_end(given.checkpoint)
 
 
 def progress(query: StreamingQuery) -> list[dict[str, Any]]:

@@ -41,6 +41,7 @@ from tidewise.experiments.record import FaultRecord
 from tidewise.experiments.spark_run import JobProgram
 from tidewise.experiments.spark_tables import JobOptions, SparkTable
 from tidewise.experiments.toml_file import TomlFile
+from tidewise.jobs.measure_request import BENCHMARKS
 from tidewise.jobs.records.kinds import KINDS
 from tidewise.policies import make_policy
 from tidewise.workload import Load, Rates
@@ -204,6 +205,7 @@ class SparkExperiment:
             if table.job == "tsw" and not _has_protobuf():
                 raise BadInputError("tsw needs the package protobuf: pip install 'tidewise[spark]'")
         with self._file.at("loads", index, "options"):
+            _check_query(table.job, options)
             if table.job == "tsw" and options.state_provider != "rocksdb":
                 raise BadInputError('tsw keeps its state in RocksDB only: state_provider = "rocksdb"')
             if self.plan.space.state_partitions is not None and "state_partitions" in options.model_fields_set:
@@ -223,6 +225,24 @@ class SparkExperiment:
         rates = compressed_rates(load.rates_per_s(int(self.plan.shown_s), seed), self.duration_s)
         highest = float(rates.max())
         return rates if table.peak_per_s is None or highest <= 0 else rates * (table.peak_per_s / highest)
+
+
+def _check_query(job: str, options: JobOptions) -> None:
+    """BadInputError where a job of queries is not told a query that it can run, or another is told one."""
+    if job not in BENCHMARKS:
+        if options.query is not None:
+            raise BadInputError(f"{job} has no queries; leave query out, or choose {' or '.join(BENCHMARKS)}")
+        return
+    from tidewise.jobs.measure import queries_of  # noqa: PLC0415 - plans for the simulator are read without PySpark
+
+    queries = queries_of(job)
+    if options.query is None:
+        raise BadInputError(f'{job} needs the query that it is to answer, such as query = "{next(iter(queries))}"')
+    if options.query not in queries:
+        raise BadInputError(f"{job} has no query {options.query!r}{did_you_mean(options.query, queries)}")
+    stores = queries[options.query].stores
+    if stores and options.state_provider not in stores:
+        raise BadInputError(f'{options.query} of {job} cannot keep its state so: state_provider = "{stores[0]}"')
 
 
 def _has_protobuf() -> bool:

@@ -36,6 +36,8 @@ class JobOptions(Table):
     state_provider: Literal["rocksdb", "hdfs"] = "rocksdb"
     state_partitions: Annotated[int, Field(ge=1)] = 2
     """Where the space does not say."""
+    query: str | None = None
+    """Of nexmark and psm: which one."""
 
     def arguments(self) -> dict[str, object]:
         """As the programs of `tidewise.jobs` take them."""
@@ -43,4 +45,5 @@ class JobOptions(Table):
             "--work": self.work,
             "--state-provider": self.state_provider,
             "--state-partitions": self.state_partitions,
+            **({} if self.query is None else {"--query": self.query}),
         }

@@ -169,6 +169,14 @@ def descendants(pid: int) -> tuple[ProcessIdentity, ...]:
     return tuple(below)
 
 
+def tree_cpu_s(pid: int) -> float | None:
+    """CPU time so far of a process and all below it, ended ones included; None where the system does not tell."""
+    if not can_find():
+        return None
+    stats = [stat_of(each) for each in (pid, *(one.pid for one in descendants(pid)))]
+    return sum(stat.cpu_s + stat.ended_children_cpu_s for stat in stats if stat is not None)
+
+
 def reap(identity: ProcessIdentity) -> None:
     """Take note of the end of our own child, which is a zombie until then; nothing for anybody else's."""
     try:

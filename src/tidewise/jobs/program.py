@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import math
 import os
 import re
@@ -179,11 +180,19 @@ def _give_up(sentence: str) -> NoReturn:
     raise SystemExit(2)
 
 
-def records_of(spark: SparkSession, options: argparse.Namespace, kind: RecordKind) -> DataFrame:
-    """The stream of records of this kind."""
+def missing_for_python_state() -> str | None:
+    """What `transformWithState` needs and this interpreter has not; None: nothing."""
+    if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.protobuf") is None:
+        return "Spark's transformWithState needs the package protobuf; install it: pip install 'tidewise[spark]'"
+    return None
+
+
+def records_of(spark: SparkSession, options: argparse.Namespace, kind: RecordKind, *, reading: int = 1) -> DataFrame:
+    """The stream of records of this kind; `reading`: which time it is that one query reads them."""
     if options.source == "kafka":
         raw = _kafka(spark, options, most=options.max_records_per_batch)
-        return decoded(raw, kind, options.encoding, too_large_bytes=options.too_large_bytes)
+        name = "dead_letters" if reading == 1 else f"dead_letters_of_reading_{reading}"
+        return decoded(raw, kind, options.encoding, too_large_bytes=options.too_large_bytes, observed_as=name)
     from tidewise.jobs.embedded import NAME, EmbeddedSource  # noqa: PLC0415 - older Sparks have no such sources
 
     spark.dataSource.register(EmbeddedSource)
@@ -213,15 +222,21 @@ def _kafka(spark: SparkSession, options: argparse.Namespace, *, most: int | None
 
 
 def writer_of(
-    results: DataFrame, options: argparse.Namespace, *, output_mode: str, key: str | None = None
+    results: DataFrame,
+    options: argparse.Namespace,
+    *,
+    output_mode: str,
+    key: str | tuple[str, ...] | None = None,
+    partition_by: tuple[str, ...] = (),
 ) -> DataStreamWriter:
     """The results on their way to the sink; `output_mode` is for sinks that take any: files can only be added to.
 
-    `key`: the column that becomes the key of a Kafka record.
+    `key`: the columns that become the key of a Kafka record. `partition_by`: those by which files lie in folders.
     """
     if options.sink == "kafka":
+        parts = [F.col(name).cast("string") for name in ((key,) if isinstance(key, str) else key or ())]
         results = results.select(
-            *([] if key is None else [F.col(key).cast("string").alias("key")]),
+            *([F.concat_ws(" ", *parts).alias("key")] if parts else []),
             F.to_json(F.struct(*results.columns)).alias("value"),
         )
     writer = results.writeStream.option("checkpointLocation", str(options.checkpoint.resolve()))
@@ -231,6 +246,7 @@ def writer_of(
     else:
         writer = writer.trigger(processingTime=options.trigger)
     if options.sink == "files":
+        writer = writer.partitionBy(*partition_by) if partition_by else writer
         return writer.outputMode("append").format("parquet").option("path", str(options.out.resolve()))
     if options.sink == "foreachbatch":
         return writer.foreachBatch(BatchFolders(options.out.resolve()))

@@ -6,7 +6,6 @@ are then taken in the order in which they happened. So the answer does not depen
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator
 
 from pyspark.sql import DataFrame, Row
@@ -18,7 +17,17 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from tidewise.jobs.program import keep_dead_letters, options_of, parsed, records_of, session_of, wait, worked, writer_of
+from tidewise.jobs.program import (
+    keep_dead_letters,
+    missing_for_python_state,
+    options_of,
+    parsed,
+    records_of,
+    session_of,
+    wait,
+    worked,
+    writer_of,
+)
 from tidewise.jobs.records.kinds import KINDS
 
 KIND = KINDS["tsw"]
@@ -127,8 +136,9 @@ def main(arguments: list[str] | None = None) -> None:
         )
     if options.state_provider != "rocksdb":
         parser.error("Spark's transformWithState needs --state-provider rocksdb")
-    if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.protobuf") is None:
-        parser.error("Spark's transformWithState needs the package protobuf; install it: pip install 'tidewise[spark]'")
+    missing = missing_for_python_state()
+    if missing is not None:
+        parser.error(missing)
     spark = session_of(options)
     records = records_of(spark, options, KIND).where(worked(options.work))
     query = writer_of(top_speeds(records), options, output_mode="append", key="car").start()

@@ -1,0 +1,1 @@
+"""The price search machine: five queries over clicks, impressions and searches, and the program that runs them."""
