@@ -13,6 +13,7 @@ from bench import (
     fleet_fit,
     forecast_backtest,
     job_speed,
+    nexmark,
     paper_cluster,
     policies,
     policy_decision_time,
@@ -31,6 +32,7 @@ from bench import (
     spark_live,
     spark_profile,
     spark_recovery,
+    state_price,
     telemetry,
 )
 from bench.page import Bench, update_page
@@ -52,6 +54,9 @@ BENCHES: dict[str, Bench] = {
     "spark-agent": spark_agent.measure,
     **real_spark.benches(),
     "job-speed": job_speed.measure,
+    "nexmark": nexmark.measure,
+    "psm": nexmark.measure_psm,
+    "state-price": state_price.measure,
     "real-time": real_time.measure,
     "producer": producer_rate.measure,
     "qos-overload": qos_overload.measure,

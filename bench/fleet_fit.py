@@ -7,6 +7,7 @@ The table is made and written before; measured is from reading it to the last mo
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING
 from bench.page import table
 from tidewise.core import format_duration
 from tidewise.experiments.fleet_fit import JUDGED_AT, WEIGHED_AT, FleetFacts, fit_fleet, fleet_facts
-from tidewise.experiments.fleet_generate import WEEK, generated_fleet
+from tidewise.experiments.fleet_generate import WEEK, write_fleet
 from tidewise.experiments.fleet_samples import SAMPLES, WINDOWS
+from tidewise.experiments.fleet_tables import MODELS
 from tidewise.pipeline.context import spark_session
 from tidewise.pipeline.grouped import Worked
 
@@ -27,9 +29,9 @@ if TYPE_CHECKING:
     from tidewise.pipeline.grouped import Session
 
 _JOBS = (1_000, 10_000)
-_WARM_UP = 20
+_WARM_UP = 100
+"""Jobs that are fitted before: Java has compiled what it uses by then."""
 _GOAL_MS, _GOAL_OVERHEAD, _GOAL_GROWTH = 50.0, 0.2, 0.15
-_ROWS_PER_TASK = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,6 @@ class Measured:
     facts: FleetFacts
     cores: int
     table_mib: float
-    made_s: float
     models_mib: float
 
     @property
@@ -57,25 +58,21 @@ class Measured:
         return 1.0 - self.worked.work_s / (self.cores * self.worked.wall_s)
 
 
-def measure(_traces: Path | None = None, jobs: Sequence[int] = _JOBS) -> str:
+def measure(_traces: Path | None = None, jobs: Sequence[int] = _JOBS, *, windows: int = WEEK) -> str:
     """The section, without its heading."""
     cores = os.cpu_count() or 1
-    with (
-        tempfile.TemporaryDirectory(prefix="fleet-fit-") as scratch,
-        spark_session(f"local[{cores}]") as session,
-    ):
-        _fit(session, Path(scratch), _WARM_UP, cores)
-        found = [_fit(session, Path(scratch), count, cores) for count in jobs]
-    return _section(found)
+    with tempfile.TemporaryDirectory(prefix="fleet-fit-") as scratch:
+        fleets = [Path(scratch) / str(number) for number in range(1 + len(jobs))]
+        for tables, count in zip(fleets, (_WARM_UP, *jobs), strict=True):
+            began_s = time.monotonic()
+            write_fleet(tables, jobs=count, windows=windows, workers=cores)
+            print(f"{count:,} jobs made in {format_duration(time.monotonic() - began_s)}", flush=True)
+        with spark_session(f"local[{cores}]") as session:
+            found = [_fit(session, tables, cores) for tables in fleets]
+    return _section(found[1:], windows)
 
 
-def _fit(session: Session, scratch: Path, jobs: int, cores: int) -> Measured:
-    source, target = scratch / f"observations-{jobs}", scratch / f"models-{jobs}"
-    began_s = time.monotonic()
-    parts = max(2 * cores, jobs * WEEK // _ROWS_PER_TASK)
-    generated_fleet(session, jobs=jobs, parts=parts).write.parquet(str(source))
-    made_s = time.monotonic() - began_s
-    print(f"{jobs:,} jobs made in {format_duration(made_s)}", flush=True)
+def _fit(session: Session, tables: Path, cores: int) -> Measured:
     told = [0]
 
     def tell(done: int, total: int) -> None:
@@ -83,26 +80,27 @@ def _fit(session: Session, scratch: Path, jobs: int, cores: int) -> Measured:
             told[0] = 10 * done // total
             print(f"  {done:,} of {total:,} fitted", flush=True)
 
-    worked = fit_fleet(session.read.parquet(str(source)), target, now_unix_s=time.time(), progress=tell)
-    return Measured(
+    worked = fit_fleet(session, tables, tables / MODELS, now_unix_s=time.time(), progress=tell)
+    measured = Measured(
         worked=worked,
-        facts=fleet_facts(session, target),
+        facts=fleet_facts(session, tables / MODELS),
         cores=cores,
-        table_mib=_mib(source),
-        made_s=made_s,
-        models_mib=_mib(target),
+        table_mib=_mib(tables) - _mib(tables / MODELS),
+        models_mib=_mib(tables / MODELS),
     )
+    shutil.rmtree(tables)
+    return measured
 
 
 def _mib(folder: Path) -> float:
     return sum(file.stat().st_size for file in folder.rglob("*.parquet")) / 2**20
 
 
-def _section(found: Sequence[Measured]) -> str:
+def _section(found: Sequence[Measured], windows: int) -> str:
     rows = [
         [
             f"{each.worked.groups:,}",
-            f"{each.worked.groups * WEEK:,}",
+            f"{each.worked.groups * windows:,}",
             f"{each.table_mib:,.0f}",
             format_duration(each.worked.wall_s),
             f"{each.ms_per_job:.1f}",

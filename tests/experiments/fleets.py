@@ -1,19 +1,18 @@
-"""Rows of generated jobs as Spark would hand them to Python, made without it."""
+"""Rows of made-up jobs, as the models of a fleet are handed them."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from tidewise.experiments.fleet_samples import NEEDED, SAMPLE_S
-from tidewise.pipeline.grouped import IS_WHOLE
+from tidewise.experiments.fleet_samples import SAMPLE_S
+from tidewise.pipeline.job_files import START
+from tidewise.pipeline.job_rows import IS_WHOLE
 
-BEGIN_S = 1_767_225_600.0
-COLUMNS = sorted({*NEEDED, "at_unix_s", "status", IS_WHOLE} - {"window_start_unix_s", "changing_s", "down_s"})
+BEGIN_S = 1_767_225_600
 
 
 def job_rows(
-    job: str = "orders-1",
     *,
     samples: int = 3360,
     per_core_s: float = 4000.0,
@@ -32,11 +31,11 @@ def job_rows(
     busy = np.minimum(1.0, load / capacity)
     batch_s = fixed_s + 10.0 * busy
     columns: dict[str, object] = {
-        "job": [job] * samples,
         "program": ["orders 1.0"] * samples,
-        "at_unix_s": BEGIN_S + SAMPLE_S * (number + 1),
+        START: BEGIN_S + round(SAMPLE_S) * number,
         "window_s": np.full(samples, SAMPLE_S),
-        "status": ["running"] * samples,
+        "changing_s": np.zeros(samples),
+        "down_s": np.zeros(samples),
         "executors": executors,
         "slots_per_executor": np.ones(samples, dtype=int),
         "cores_per_executor": np.ones(samples),
@@ -53,7 +52,6 @@ def job_rows(
         "state_mib": pa.nulls(samples, pa.float64()),
         IS_WHOLE: (number // 5) % whole_every == 0,
     }
-    assert sorted(columns) == COLUMNS
     return pa.table(columns)
 
 

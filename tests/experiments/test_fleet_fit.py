@@ -15,6 +15,7 @@ from tidewise.experiments.fleet_fit import SCHEMA, FittedJob, fit_job, fitted_jo
 from tidewise.experiments.fleet_samples import SAMPLE_S, SAMPLES, WINDOWS, samples_of, windows_of
 from tidewise.forecast import load_forecaster
 from tidewise.forecast.registry import ENSEMBLE
+from tidewise.pipeline.job_files import START
 from tidewise.qos import Candidates
 
 _CHANGES = (ChangeCost(mechanism=Mechanism.REDEPLOY, gap_s=30.0),)
@@ -88,9 +89,8 @@ def test_states_are_bounded(fitted: FittedJob) -> None:
 def test_a_new_program_is_learnt_anew() -> None:
     rows = job_rows(samples=1200, whole_every=2)
     faster = job_rows(samples=1200, whole_every=2, per_core_s=12_000.0)
-    faster = with_values(
-        faster, program="orders 2.0", at_unix_s=faster.column("at_unix_s").to_numpy() + 1200 * SAMPLE_S
-    )
+    later = faster.column(START).to_numpy() + 1200 * round(SAMPLE_S)
+    faster = with_values(faster, program="orders 2.0", **{START: later})
     row = _row(pa.concat_tables([rows, faster]))
     assert row["program"] == "orders 2.0"
     assert row["records_per_core_s"] == pytest.approx(12_000.0, rel=0.15)

@@ -19,8 +19,9 @@ from tidewise.core import BadInputError
 from tidewise.core.telemetry import ChangeRow, Envelope, RecoveryRow, ReportRow, TelemetryRow
 from tidewise.experiments.fleet_backtest import FleetBacktestSettings, backtest_fleet, fleet_summary
 from tidewise.experiments.fleet_fit import fit_fleet, fitted_job, read_model
-from tidewise.experiments.fleet_generate import KINDS, generated_fleet
+from tidewise.experiments.fleet_generate import KINDS, generated_job, write_fleet
 from tidewise.experiments.fleet_samples import samples_of
+from tidewise.experiments.fleet_tables import OBSERVATIONS, open_fleet
 from tidewise.experiments.fleet_warm_start import JobTraits, known_traits, warm_physics
 from tidewise.experiments.history import ReportName, report_history
 from tidewise.experiments.telemetry_forecasts import HORIZONS_S
@@ -143,22 +144,27 @@ def _late(begin_s: float) -> list[TelemetryRow]:
     return rows
 
 
-def test_a_generated_fleet_is_the_same_for_the_same_seed(spark: SparkSession) -> None:
-    one, same, other = (generated_fleet(spark, jobs=5, windows=30, seed=seed) for seed in (1, 1, 2))
-    assert one.count() == 150
+def test_a_generated_fleet_reads_as_a_table_and_is_the_same_for_the_same_seed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for name, seed in (("one", 1), ("same", 1), ("other", 2)):
+        write_fleet(tmp_path / name, jobs=5, windows=1500, seed=seed)
+    one, same, other = (open_fleet(spark, tmp_path / name)[OBSERVATIONS] for name in ("one", "same", "other"))
+    assert one.count() == 7500
     assert one.exceptAll(same).count() == 0
     assert one.exceptAll(other).count() > 0
     assert {row[0] for row in one.selectExpr("split(job, '-')[0]").distinct().collect()} == {
         kind.prefix for kind in KINDS
     }
-    assert one.where("load_per_s < 0 or busy_share > 1 or executors < 1").count() == 0
+    assert one.where("load_per_s < 0 or busy_share > 1 or executors < 1 or running_s != 60").count() == 0
+    assert {str(row[0]) for row in one.select("day").distinct().collect()} == {"2026-01-01", "2026-01-02"}
 
 
 def test_models_of_a_generated_fleet_find_what_it_was_made_of(spark: SparkSession, tmp_path: Path) -> None:
-    fleet = generated_fleet(spark, jobs=10, windows=900).cache()
-    worked = fit_fleet(fleet, tmp_path / "models", now_unix_s=1.0)
+    write_fleet(tmp_path, jobs=10, windows=900)
+    worked = fit_fleet(spark, tmp_path, tmp_path / "models", now_unix_s=1.0)
     assert (worked.groups, worked.failed) == (10, 0)
-    truth = {row[0]: row[1] for row in fleet.select("job", "true_per_core_s").distinct().collect()}
+    truth = {job.name: job.records_per_core_s for job in map(generated_job, range(10))}
     for row in spark.read.parquet(str(tmp_path / "models")).collect():
         assert row["records_per_core_s"] == pytest.approx(truth[row["job"]], rel=0.2), row["job"]
         assert fitted_job(row.asDict()).forecaster().save()["model"] == "ensemble"
@@ -170,11 +176,11 @@ def test_models_of_a_generated_fleet_find_what_it_was_made_of(spark: SparkSessio
 
 
 def test_what_is_read_from_the_table_is_what_was_fitted_here(spark: SparkSession, tmp_path: Path) -> None:
-    fleet = generated_fleet(spark, jobs=2, windows=400).cache()
-    fit_fleet(fleet, tmp_path / "models", now_unix_s=1.0)
+    write_fleet(tmp_path, jobs=2, windows=400)
+    fit_fleet(spark, tmp_path, tmp_path / "models", now_unix_s=1.0)
     fitted = read_model(spark, tmp_path / "models", "orders-000000")
-    rows = fleet.where("job = 'orders-000000'").selectExpr("window_start_unix_s + 60 as at_unix_s", "load_per_s")
-    samples = samples_of(rows.toArrow())
+    rows = open_fleet(spark, tmp_path)[OBSERVATIONS].where("job = 'orders-000000'").orderBy("window_start_unix_s")
+    samples = samples_of(rows.select("window_start_unix_s", "load_per_s").toArrow())
     forecaster = fitted.forecaster()
     series = forecaster.save()["series"]
     assert isinstance(series, dict)
@@ -188,9 +194,9 @@ def test_what_is_read_from_the_table_is_what_was_fitted_here(spark: SparkSession
 
 
 def test_a_fleet_is_judged_job_by_job_and_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
-    fleet = generated_fleet(spark, jobs=5, windows=200)
+    write_fleet(tmp_path, jobs=5, windows=200)
     settings = FleetBacktestSettings(models=("naive", "level"), origins=2, most_jobs=3)
-    worked = backtest_fleet(fleet, tmp_path / "backtest", settings)
+    worked = backtest_fleet(spark, tmp_path, tmp_path / "backtest", settings)
     assert (worked.groups, worked.failed) == (3, 0)
     found = fleet_summary(spark, tmp_path / "backtest")
     assert [(each.horizon_s, each.model, each.jobs) for each in found] == [

@@ -13,7 +13,7 @@ import pytest
 
 from tidewise.core import BadInputError
 from tidewise.host import processes
-from tidewise.host.processes import ProcessIdentity, descendants, find, wait_until
+from tidewise.host.processes import ProcessIdentity, descendants, find, tree_cpu_s, wait_until
 
 MARK = "tidewise-test-process-mark"
 
@@ -100,6 +100,22 @@ def test_descendants_are_children_and_theirs() -> None:
         for each in below:
             assert each.kill()
     assert descendants(parent.pid) == ()
+
+
+def test_the_cpu_time_below_a_process_counts_those_that_have_ended() -> None:
+    before_s = tree_cpu_s(os.getpid())
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    with subprocess.Popen([sys.executable, "-c", busy]) as child:
+        identity = identity_of(child)
+        assert wait_until(lambda: not identity.is_alive(), deadline_s=30)
+        unasked_s = tree_cpu_s(os.getpid())
+    asked_s = tree_cpu_s(os.getpid())
+    assert before_s is not None
+    assert unasked_s is not None
+    assert asked_s is not None
+    assert unasked_s - before_s >= 0.25, "it is counted in hundredths of a second"
+    assert asked_s >= unasked_s
+    assert tree_cpu_s(child.pid) is None
 
 
 def test_without_proc_the_number_must_do(monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]) -> None:

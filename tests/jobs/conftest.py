@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tidewise.kafka.jars import resolve, spark_connector
 
-pytest.register_assert_rewrite("tests.jobs.letters", "tests.jobs.running")
+pytest.register_assert_rewrite("tests.jobs.letters", "tests.jobs.queries", "tests.jobs.real_time", "tests.jobs.running")
 
 
 CORES = 4

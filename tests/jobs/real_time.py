@@ -19,10 +19,8 @@ from tidewise.jobs.records.kinds import RecordKind
 from tidewise.jobs.schedule import Schedule
 from tidewise.kafka import topics
 
-EVENTS = Schedule(began_unix_s=1_700_000_000.0, rates_per_s=(20.0,) * 30, after="stop")
+EVENTS = Schedule(began_unix_s=1_700_000_000.0, rates_per_s=(100.0,) * 30, after="stop")
 PARTITIONS = 2
-CORES = 2 * PARTITIONS
-"""Real-time mode wants one for each partition of the source and of the state, all the time."""
 
 _QUOTED = re.compile(r"\('(.+)'\)")
 

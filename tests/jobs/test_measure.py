@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tidewise.jobs.measure import Measuring, queries_of
+from tidewise.jobs.measure import Measuring, _reason, queries_of
 from tidewise.jobs.measure_request import BENCHMARKS, RunRequest
 
 pytestmark = pytest.mark.xdist_group("measure")
@@ -60,15 +60,23 @@ def test_a_checkpoint_that_is_kept_goes_on_and_can_be_cut_anew(measuring: Measur
 
 
 def test_what_fails_is_told_in_a_sentence_and_the_next_one_runs(measuring: Measuring, tmp_path: Path) -> None:
-    kept = str(tmp_path / "kept")
     assert measuring.answer(replace(COUNTS, query="q99"))["error"] == "KeyError: 'q99'"
-    few = replace(COUNTS, query="q0", events=100, checkpoint=kept)
-    assert "error" not in measuring.answer(few)
-    # The checkpoint of another query, which has read more than there is.
-    wrong = str(measuring.answer(replace(COUNTS, events=50, checkpoint=kept))["error"])
-    assert wrong
+    (tmp_path / "file").write_text("no folder", encoding="utf-8")
+    few = replace(COUNTS, query="q0", events=100)
+    wrong = str(measuring.answer(replace(few, checkpoint=str(tmp_path / "file")))["error"])
+    assert "file" in wrong
     assert "\n" not in wrong
-    assert "error" not in measuring.answer(replace(few, checkpoint=None))
+    assert "error" not in measuring.answer(few)
+
+
+def test_of_a_traceback_the_last_line_is_told() -> None:
+    failure = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure\n"
+        'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: no such price\n\n\tat org.apache'
+    )
+    assert _reason(RuntimeError(failure)) == "ValueError: no such price"
+    assert _reason(RuntimeError("[STREAM_FAILED] Query [id = 1] terminated with exception: no disk\nmore")) == "no disk"
+    assert _reason(RuntimeError()) == "RuntimeError"
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)

@@ -1,9 +1,9 @@
-"""One function over the groups of a table, on a real Spark: bounded, told, and not stopped by any group."""
+"""One function over the jobs of a table, on a real Spark: told, and not stopped by any of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
@@ -12,44 +12,51 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.pipeline.observation_files import BEGIN_S, TABLE, window, write_observations
 from tidewise.core import BadInputError, PermanentError, TemporaryError
 from tidewise.pipeline import action
 from tidewise.pipeline.context import spark_session
-from tidewise.pipeline.grouped import Thinning, each_group, thinned
+from tidewise.pipeline.grouped import Looks, _tasks, each_job
+from tidewise.pipeline.job_files import START, Bucket, Listed, Wanted
+from tidewise.pipeline.job_rows import Thinning
 from tidewise.pipeline.table_sql import ask
 
 pytestmark = pytest.mark.xdist_group("spark")
 
-NEWEST = Thinning(by="job", order="at_s", newest_s=600.0, narrow=("load",))
-WHOLE = Thinning(by="job", order="at_s", newest_s=600.0, narrow=("load",), whole=20, kinds=("size",))
-SCHEMA = "rows int, first_s double, last_s double"
+NEWEST = Looks(table=TABLE, thinning=Thinning(newest_s=600.0), wanted=Wanted.of(means=(), sums=()))
+SCHEMA = "rows int, first_s bigint, last_s bigint"
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     with spark_session("local[2]") as session:
         session.conf.set("spark.sql.shuffle.partitions", "2")
-        # Three jobs with a row a minute for 100, 200 and 300 minutes; one row in fifty is of another size.
         session.range(600).selectExpr(
-            "case when id < 100 then 'a' when id < 300 then 'b' else 'c' end as job",
-            "60.0D * (id - case when id < 100 then 0 when id < 300 then 100 else 300 end) as at_s",
-            "cast(id as double) as load",
-            "if(id % 50 = 0, 9, 2) as size",
-            "'x' as other",
+            "case when id < 100 then 'a' when id < 300 then 'b' else 'c' end as job"
         ).createOrReplaceTempView("t")
         yield session
 
 
-def _span(_key: str, rows: pa.Table) -> Sequence[Mapping[str, object]]:
-    times = rows.column("at_s").to_pylist()
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three jobs with a row a minute for 100, 200 and 300 minutes."""
+    folder = tmp_path_factory.mktemp("grouped") / "tables"
+    write_observations(
+        folder, [window(job, minute) for job, count in (("a", 100), ("b", 200), ("c", 300)) for minute in range(count)]
+    )
+    return folder
+
+
+def _span(_job: str, rows: pa.Table) -> Sequence[Mapping[str, object]]:
+    times = rows.column(START).to_pylist()
     assert times == sorted(times)
     return [{"rows": len(times), "first_s": times[0], "last_s": times[-1]}]
 
 
-def _not_b(key: str, rows: pa.Table) -> Sequence[Mapping[str, object]]:
-    if key == "b":
+def _not_b(job: str, rows: pa.Table) -> Sequence[Mapping[str, object]]:
+    if job == "b":
         raise ValueError("b is\nnot wanted")
-    return [*_span(key, rows), *_span(key, rows)]
+    return [*_span(job, rows), *_span(job, rows)]
 
 
 def _rows(spark: SparkSession, folder: Path) -> dict[str, list[dict[str, object]]]:
@@ -59,12 +66,15 @@ def _rows(spark: SparkSession, folder: Path) -> dict[str, list[dict[str, object]
     return found
 
 
-def test_every_group_is_worked_on_with_its_newest_rows_in_order(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_job_is_worked_on_with_its_newest_rows_in_order(
+    spark: SparkSession, tables: Path, tmp_path: Path
+) -> None:
     told: list[tuple[int, int]] = []
-    worked = each_group(
-        spark.table("t"),
+    worked = each_job(
+        spark,
+        tables,
         _span,
-        thinning=NEWEST,
+        looks=NEWEST,
         schema=SCHEMA,
         folder=tmp_path / "out",
         progress=lambda *at: told.append(at),
@@ -73,58 +83,62 @@ def test_every_group_is_worked_on_with_its_newest_rows_in_order(spark: SparkSess
     assert worked.work_s > 0.0
     found = _rows(spark, tmp_path / "out")
     assert {job: (rows[0]["rows"], rows[0]["last_s"]) for job, rows in found.items()} == {
-        "a": (10, 99 * 60.0),
-        "b": (10, 199 * 60.0),
-        "c": (10, 299 * 60.0),
+        "a": (10, BEGIN_S + 99 * 60),
+        "b": (10, BEGIN_S + 199 * 60),
+        "c": (10, BEGIN_S + 299 * 60),
     }
     assert told[0] == (0, 3)
     assert told[-1] == (3, 3)
     assert told == sorted(told)
 
 
-def test_a_group_that_raises_is_a_row_with_its_error_and_stops_nobody(spark: SparkSession, tmp_path: Path) -> None:
-    worked = each_group(spark.table("t"), _not_b, thinning=NEWEST, schema=SCHEMA, folder=tmp_path / "out")
+def test_a_job_that_raises_is_a_row_with_its_error_and_stops_nobody(
+    spark: SparkSession, tables: Path, tmp_path: Path
+) -> None:
+    worked = each_job(spark, tables, _not_b, looks=NEWEST, schema=SCHEMA, folder=tmp_path / "out")
     assert (worked.groups, worked.failed) == (3, 1)
     found = _rows(spark, tmp_path / "out")
     assert [row["error"] for row in found["b"]] == ["ValueError: b is not wanted"]
     assert found["b"][0]["rows"] is None
-    # The time is that of a group, and told once.
+    # The time is that of a job, and told once.
     assert [row["work_s"] is None for row in found["a"]] == [False, True]
 
 
-def test_what_was_there_is_replaced_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_was_there_is_replaced_whole(spark: SparkSession, tables: Path, tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    each_group(spark.table("t"), _span, thinning=NEWEST, schema=SCHEMA, folder=folder)
-    each_group(spark.table("t").where("job = 'a'"), _span, thinning=NEWEST, schema=SCHEMA, folder=folder)
+    each_job(spark, tables, _span, looks=NEWEST, schema=SCHEMA, folder=folder)
+    some = replace(NEWEST, only=lambda jobs: jobs[:1])
+    each_job(spark, tables, _span, looks=some, schema=SCHEMA, folder=folder)
     assert list(_rows(spark, folder)) == ["a"]
 
 
-def test_rare_kinds_come_whole_and_the_others_thinned(spark: SparkSession) -> None:
-    rows = [row.asDict() for row in thinned(spark.table("t"), WHOLE).collect()]
-    whole = [row for row in rows if row["is_whole"]]
-    for job, count in (("a", 100), ("b", 200), ("c", 300)):
-        of_job = [row for row in whole if row["job"] == job]
-        assert sum(row["size"] == 9 for row in of_job) == count // 50
-        assert 5 <= sum(row["size"] == 2 for row in of_job) <= 25
-    assert {row["other"] for row in whole} == {"x"}
-    assert {row["other"] for row in rows if not row["is_whole"]} == {None}
-    # Rows of one block come together.
-    c = sorted(row["at_s"] for row in whole if row["job"] == "c" and row["size"] == 2)
-    assert any(later - before == 60.0 for before, later in pairwise(c))
+def test_a_table_without_rows_is_refused(spark: SparkSession, tables: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"the table observations_10s in .* has no rows yet"):
+        each_job(spark, tables, _span, looks=replace(NEWEST, table="observations_10s"), schema=SCHEMA, folder=tmp_path)
 
 
-def test_a_table_without_its_columns_or_rows_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    frame = spark.table("t")
-    with pytest.raises(BadInputError, match="no column 'load': it has job, at_s"):
-        each_group(frame.drop("load"), _span, thinning=NEWEST, schema=SCHEMA, folder=tmp_path)
-    with pytest.raises(BadInputError, match="no rows to work on"):
-        each_group(frame.where("false"), _span, thinning=NEWEST, schema=SCHEMA, folder=tmp_path)
+def test_a_damaged_file_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    write_observations(tmp_path, [window("a", 0)])
+    (file,) = (tmp_path / TABLE).rglob("*.parquet")
+    file.write_bytes(b"PAR1 and nothing that could be read")
+    with pytest.raises(PermanentError, match=r"part-0\.parquet cannot be read .*: bring it back"):
+        each_job(spark, tmp_path, _span, looks=NEWEST, schema=SCHEMA, folder=tmp_path / "out")
 
 
-def test_what_spark_gives_up_is_told_in_a_sentence(spark: SparkSession, tmp_path: Path) -> None:
-    broken = spark.table("t").selectExpr("job", "at_s", "raise_error('no such disk') as load")
-    with pytest.raises(PermanentError, match=r"Spark gave the work up: .*no such disk"):
-        each_group(broken, _span, thinning=NEWEST, schema=SCHEMA, folder=tmp_path / "out")
+def test_what_spark_gives_up_is_told_in_a_sentence(spark: SparkSession, tables: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("not a folder", encoding="utf-8")
+    with pytest.raises(PermanentError, match=r"Spark gave the work up: .*out"):
+        each_job(spark, tables, _span, looks=NEWEST, schema=SCHEMA, folder=tmp_path / "out")
+
+
+def test_tasks_are_many_and_the_longest_come_first() -> None:
+    buckets = [Bucket(days=((name,),)) for name in "xyz"]
+    contents = [Listed(jobs=tuple(f"{count}-{job}" for job in range(count)), rows=count) for count in (3, 0, 16)]
+    tasks = _tasks(buckets, contents, tuple, cores=3)
+    assert [len(task.jobs) for task in tasks] == [4, 4, 4, 4, 1, 1, 1]
+    assert sorted(job for task in tasks for job in task.jobs) == sorted(job for each in contents for job in each.jobs)
+    huge = [replace(content, rows=50_000_000) for content in contents]
+    assert len(_tasks(buckets, huge, tuple, cores=1)) == 6
 
 
 def test_tasks_that_nobody_takes_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from tidewise import __version__
 from tidewise.cli.advise import advise
+from tidewise.cli.bench import bench
 from tidewise.cli.choices import choice_row, print_choice
 from tidewise.cli.cluster import cluster_commands
 from tidewise.cli.demo import show_demo
@@ -115,6 +116,8 @@ def root(
     tidewise whatif runs/mine        what other policies would have made of a run
 
     tidewise forecast backtest ...   how good each forecaster would have been on a load
+
+    tidewise bench nexmark           what Spark takes of each query, and where its time goes
 
     tidewise policies                what can decide, with its settings
 
@@ -340,6 +343,7 @@ app.command()(explain)
 app.command()(advise)
 app.command()(whatif)
 app.command()(history)
+app.command()(bench)
 app.add_typer(cluster_commands, name="cluster")
 app.add_typer(kafka_commands, name="kafka")
 app.add_typer(forecast_commands, name="forecast")

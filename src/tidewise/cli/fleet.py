@@ -18,7 +18,7 @@ from tidewise.cli.output import console, print_json, print_sentence
 from tidewise.core import format_duration
 from tidewise.experiments.fleet_backtest import FleetBacktestSettings, HorizonSummary, backtest_fleet, fleet_summary
 from tidewise.experiments.fleet_fit import fit_fleet, fleet_facts
-from tidewise.experiments.fleet_tables import BACKTEST, MODELS, OBSERVATIONS, open_fleet
+from tidewise.experiments.fleet_tables import BACKTEST, MODELS
 from tidewise.pipeline.context import spark_session
 from tidewise.pipeline.grouped import Worked
 
@@ -58,9 +58,8 @@ def fit(*, tables: _Tables, master: _Master = "local[*]", json: _Json = False) -
     """
     folder = tables / MODELS
     with spark_session(master) as session:
-        observations = open_fleet(session, tables)[OBSERVATIONS]
         with _telling("fitting", quiet=json) as progress:
-            worked = fit_fleet(observations, folder, now_unix_s=time.time(), progress=progress)
+            worked = fit_fleet(session, tables, folder, now_unix_s=time.time(), progress=progress)
         facts = fleet_facts(session, folder)
     if json:
         print_json({"folder": str(folder), **asdict(worked), **asdict(facts)})
@@ -95,9 +94,8 @@ def backtest(
     )
     folder = tables / BACKTEST
     with spark_session(master) as session:
-        observations = open_fleet(session, tables)[OBSERVATIONS]
         with _telling("judging", quiet=json) as progress:
-            worked = backtest_fleet(observations, folder, settings, progress=progress)
+            worked = backtest_fleet(session, tables, folder, settings, progress=progress)
         found = fleet_summary(session, folder)
     if json:
         print_json({"folder": str(folder), **asdict(worked), "horizons": [asdict(each) for each in found]})

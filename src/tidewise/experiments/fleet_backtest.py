@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,15 +17,15 @@ from tidewise.core import MEDIAN, BadInputError, Forecast, NotReadyError
 from tidewise.core.checks import require
 from tidewise.experiments.backtest import score
 from tidewise.experiments.backtest_origins import LOWER, UPPER, Judged, sample_report
-from tidewise.experiments.fleet_samples import LOADS_ONLY, SAMPLE_S, Floats, fleet_rows, samples_of
+from tidewise.experiments.fleet_samples import SAMPLE_S, Floats, loads_only, samples_of
 from tidewise.experiments.telemetry_forecasts import HORIZONS_S
 from tidewise.forecast import make_forecaster
 from tidewise.forecast.series import filled
 from tidewise.host.threads import on_one_thread
-from tidewise.pipeline.grouped import Worked, each_group
+from tidewise.pipeline.grouped import Worked, each_job
 
 if TYPE_CHECKING:
-    from tidewise.pipeline.grouped import Frame, Session
+    from tidewise.pipeline.grouped import Session
 
 _STEPS = tuple(round(horizon_s / SAMPLE_S) for horizon_s in HORIZONS_S)
 """What is judged is the sample that ends at the horizon."""
@@ -76,29 +77,27 @@ class HorizonSummary:
 
 
 def backtest_fleet(
-    frame: Frame,
+    session: Session,
+    tables: Path,
     folder: str | Path,
     settings: FleetBacktestSettings,
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> Worked:
     """Judge every model on every job of the table `observations_60s`; a row per job, model and horizon."""
-    rows = fleet_rows(frame)
-    if settings.most_jobs is not None:
-        rows = _some_jobs(rows, settings.most_jobs)
-    return each_group(
-        rows,
+    return each_job(
+        session,
+        tables,
         partial(judge_job, settings=settings),
-        thinning=LOADS_ONLY,
+        looks=loads_only(partial(_some_jobs, most=settings.most_jobs)),
         schema=SCHEMA,
         folder=folder,
         progress=progress,
     )
 
 
-def _some_jobs(rows: Frame, most: int) -> Frame:
-    hashed = rows.select("job").distinct().selectExpr("job", "xxhash64(job) as hash")
-    return rows.join(hashed.orderBy("hash", "job").limit(most).select("job"), "job")
+def _some_jobs(jobs: Sequence[str], *, most: int | None) -> Sequence[str]:
+    return jobs if most is None else sorted(jobs, key=lambda job: blake2b(job.encode(), digest_size=8).digest())[:most]
 
 
 @on_one_thread

@@ -17,16 +17,14 @@ from tidewise.core import (
     ChangeCost,
     Configuration,
     JobStatus,
-    Observation,
 )
 from tidewise.experiments.backtest import score
 from tidewise.experiments.backtest_origins import BLOCKS, Judged
 from tidewise.experiments.fleet_samples import (
     SAMPLE_S,
-    THINNED,
     Floats,
     Samples,
-    fleet_rows,
+    all_columns,
     samples_of,
     windows_of,
 )
@@ -36,7 +34,7 @@ from tidewise.forecast.registry import ENSEMBLE
 from tidewise.forecast.series import filled
 from tidewise.forecast.weighing import blended
 from tidewise.host.threads import on_one_thread
-from tidewise.pipeline.grouped import Worked, each_group
+from tidewise.pipeline.grouped import Worked, each_job
 from tidewise.qos import Candidates, JobModel, Physics
 
 if TYPE_CHECKING:
@@ -55,10 +53,9 @@ _POWER = 10.0
 _KEPT_MEMBERS = 3
 _AS_GOOD = 1.5
 """Members whose error is within this factor of the best are kept: those beyond would weigh less than a fiftieth."""
-_RECENT = 240
-"""Of so many samples bursts and spreads are told."""
 _DIGITS = 5
-_ANY = Configuration(executors=1)  # a report needs one, and no forecaster looks at it
+_LEAST = 1e-100
+"""A rate below this is none."""
 SCHEMA = """
     program string, fitted_at_unix_s double, points int, windows int,
     load_mean_per_s double, load_peak_per_s double, load_spread double, season_s double,
@@ -93,17 +90,19 @@ class FittedJob:
 
 
 def fit_fleet(
-    frame: Frame,
+    session: Session,
+    tables: Path,
     folder: str | Path,
     *,
     now_unix_s: float,
     progress: Callable[[int, int], None] | None = None,
 ) -> Worked:
-    """Fit the models of all jobs of a table of windows of 60 s, and write them to the folder, a row each."""
-    return each_group(
-        fleet_rows(frame),
+    """Fit the models of all jobs of the table `observations_60s`, and write them to the folder, a row each."""
+    return each_job(
+        session,
+        tables,
         partial(fit_job, now_unix_s=now_unix_s),
-        thinning=THINNED,
+        looks=all_columns(),
         schema=SCHEMA,
         folder=folder,
         progress=progress,
@@ -215,36 +214,16 @@ def forecaster_of(members: Sequence[str]) -> RollingForecaster:
 
 def forecaster_state(samples: Samples) -> dict[str, object]:
     """What a forecaster that has learnt these samples would save; they are rounded to five digits."""
-    rates = [None if np.isnan(rate) else float(f"{rate:.{_DIGITS}g}") for rate in samples.rates_per_s.tolist()]
-    # Bursts are told by the newest samples alone; the others need not be learnt one by one.
     taught = forecaster_of([model.name for model in ENSEMBLE])
-    for back in range(min(_RECENT, len(rates)) - 1, -1, -1):
-        rate = rates[-1 - back]
-        if rate is not None:
-            taught.learn(_report(samples.end_unix_s - back * SAMPLE_S, rate))
-    state = taught.save()
-    state["series"] = {
-        **state["series"],  # type: ignore[dict-item]  # a mapping, as all that forecasters save
-        "rates": rates,
-        "first": 0,
-        "begin_s": samples.end_unix_s - len(rates) * SAMPLE_S,
-        "end_s": samples.end_unix_s,
-        "records": 0.0,
-        "covered_s": 0.0,
-    }
-    return state
+    taught.learn_samples(_to_digits(samples.rates_per_s, _DIGITS), end_s=samples.end_unix_s)
+    return taught.save()
 
 
-def _report(at_s: float, rate: float) -> Observation:
-    return Observation(
-        time_s=at_s,
-        window_s=SAMPLE_S,
-        configuration=_ANY,
-        status=JobStatus.RUNNING,
-        input_rate_per_s=rate,
-        processed_rate_per_s=rate,
-        backlog_records=0.0,
-    )
+def _to_digits(values: Floats, digits: int) -> Floats:
+    """The nearest numbers of so many digits: those are short as text."""
+    places = digits - 1 - np.floor(np.log10(np.maximum(np.abs(values), _LEAST)))
+    scales = 10.0 ** np.abs(places)  # of whole powers, so that both ways the result is the number nearest to its text
+    return np.asarray(np.where(places >= 0.0, np.rint(values * scales) / scales, np.rint(values / scales) * scales))
 
 
 def _forecasting(samples: Samples) -> dict[str, object]:
@@ -362,6 +341,6 @@ def _rounded(value: object) -> object:
     """The same plain data with numbers of seven digits: more than any of them is known to."""
     if isinstance(value, float):
         return float(f"{value:.7g}")
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {name: _rounded(inner) for name, inner in value.items()}
     return [_rounded(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,10 @@ import pyarrow as pa
 
 from tidewise.core import Configuration, InvalidValueError, JobStatus, LatencyMethod, NotReadyError, Observation
 from tidewise.core.checks import require
-from tidewise.pipeline.grouped import IS_WHOLE, Thinning, require_columns
-
-if TYPE_CHECKING:
-    from tidewise.pipeline.grouped import Frame
+from tidewise.experiments.fleet_tables import OBSERVATIONS
+from tidewise.pipeline.grouped import Looks
+from tidewise.pipeline.job_files import CONFIGURED, PROGRAM, START, Wanted
+from tidewise.pipeline.job_rows import IS_WHOLE, LOAD, Thinning
 
 Floats = npt.NDArray[np.float64]
 
@@ -27,41 +28,23 @@ itself. Two days and a third, so that a daily season is seen twice."""
 WINDOWS = 240
 """About so many windows, of all the time there is, for capacity, latency and memory: their points are running means of
 at most 60 windows each."""
-_CONFIGURED = (
-    "executors",
-    "slots_per_executor",
-    "cores_per_executor",
-    "memory_mib_per_executor",
-    "commit_interval_s",
-)
 _RATES = ("input_rate_per_s", "processed_rate_per_s", "backlog_records")
 _KNOWN_OR_NOT = ("latency_p95_s", "busy_share", "cpu_share", "memory_share", "state_mib")
-_AS_THEY_ARE = ("job", "program", "window_s", *_CONFIGURED, "load_per_s", *_RATES, *_KNOWN_OR_NOT)
-NEEDED = (*_AS_THEY_ARE, "window_start_unix_s", "changing_s", "down_s")
-"""The columns of `observations_60s` that models learn from."""
-
-THINNED = Thinning(
-    by="job",
-    order="at_unix_s",
-    newest_s=SAMPLES * SAMPLE_S,
-    narrow=("load_per_s",),
-    whole=WINDOWS,
-    kinds=("program", *_CONFIGURED),
-)
-"""For all models."""
-LOADS_ONLY = Thinning(by="job", order="at_unix_s", newest_s=SAMPLES * SAMPLE_S, narrow=("load_per_s",))
+_WITHIN_ONE = ("busy_share", "cpu_share")
+_SECONDS = ("window_s", "changing_s", "down_s")
 
 
-def fleet_rows(observations: Frame) -> Frame:
-    """Rows as the models learn from them, of the table `observations_60s`; BadInputError where it lacks a column."""
-    require_columns(observations, NEEDED)
-    return observations.selectExpr(
-        *_AS_THEY_ARE,
-        f"cast(window_start_unix_s + {SAMPLE_S} as double) as at_unix_s",
-        f"""case when down_s > 0 then '{JobStatus.DOWN.value}'
-                 when changing_s > 0 then '{JobStatus.CHANGING.value}'
-                 else '{JobStatus.RUNNING.value}' end as status""",
-    )
+def all_columns() -> Looks:
+    """What all models of a job look at."""
+    wanted = Wanted.of(means=(*_RATES, *_KNOWN_OR_NOT), sums=_SECONDS)
+    thinning = Thinning(newest_s=SAMPLES * SAMPLE_S, whole=WINDOWS)
+    return Looks(table=OBSERVATIONS, thinning=thinning, wanted=wanted)
+
+
+def loads_only(only: Callable[[Sequence[str]], Collection[str]] = tuple) -> Looks:
+    """What forecasters look at, of some jobs or all."""
+    wanted = Wanted.of(means=(), sums=())
+    return Looks(table=OBSERVATIONS, thinning=Thinning(newest_s=SAMPLES * SAMPLE_S), wanted=wanted, only=only)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,7 +60,7 @@ class Samples:
 
 def samples_of(rows: pa.Table) -> Samples:
     """The newest samples of a job; NotReadyError where no row tells of its load."""
-    times_s, rates = (_floats(rows, name) for name in ("at_unix_s", "load_per_s"))
+    times_s, rates = _floats(rows, START) + SAMPLE_S, _floats(rows, LOAD)
     known = np.isfinite(times_s) & np.isfinite(rates) & (rates >= 0.0)
     times_s, rates = times_s[known], rates[known]
     if not len(times_s):
@@ -93,36 +76,51 @@ def samples_of(rows: pa.Table) -> Samples:
 
 def windows_of(rows: pa.Table) -> Iterator[tuple[str, Observation]]:
     """The windows that came whole, each with the version of the program; those that no job can have are left out."""
-    for row in rows.filter(rows.column(IS_WHOLE)).to_pylist():
-        observation = _observation(row)
-        if observation is not None:
-            yield row["program"] or "", observation
+    whole = rows.filter(rows.column(IS_WHOLE))
+    needed = {name: whole.column(name).to_pylist() for name in ("window_s", *_RATES)}
+    known = {name: _known(whole, name, most=1.0 if name in _WITHIN_ONE else math.inf) for name in _KNOWN_OR_NOT}
+    fields: dict[str, Sequence[Any]] = {
+        **needed,
+        "time_s": (_floats(whole, START) + SAMPLE_S).tolist(),
+        "status": list(map(_status, *(_floats(whole, name).tolist() for name in ("changing_s", "down_s")))),
+        "arrival_rate_per_s": _known(whole, LOAD),
+        "latency_method": [None if value is None else LatencyMethod.EVENT_TIME for value in known["latency_p95_s"]],
+        **known,
+    }
+    configured = zip(*(whole.column(name).to_pylist() for name in CONFIGURED), strict=True)
+    made: dict[tuple[Any, ...], Configuration | None] = {}  # many windows have the same
+    for program, numbers, *values in zip(whole.column(PROGRAM).to_pylist(), configured, *fields.values(), strict=True):
+        if numbers not in made:
+            made[numbers] = _configuration(numbers)
+        configuration = made[numbers]
+        if configuration is None or None in values[: len(needed)]:
+            continue
+        with suppress(InvalidValueError):
+            observation = Observation(configuration=configuration, **dict(zip(fields, values, strict=True)))
+            yield program or "", observation
 
 
-def _observation(row: dict[str, Any]) -> Observation | None:
-    if any(row[name] is None for name in ("window_s", *_CONFIGURED, *_RATES)):
-        return None
-    known: dict[str, Any] = {name: _at_least_0(row[name]) for name in _KNOWN_OR_NOT}
-    for name in ("busy_share", "cpu_share"):
-        share = known[name]
-        known[name] = None if share is None else min(1.0, share)
-    try:
-        return Observation(
-            time_s=row["at_unix_s"],
-            window_s=row["window_s"],
-            configuration=Configuration(**{name: row[name] for name in _CONFIGURED}),
-            status=JobStatus(row["status"]),
-            **{name: row[name] for name in _RATES},
-            arrival_rate_per_s=_at_least_0(row["load_per_s"]),
-            latency_method=None if known["latency_p95_s"] is None else LatencyMethod.EVENT_TIME,
-            **known,
-        )
-    except InvalidValueError:
-        return None
+def _configuration(numbers: tuple[Any, ...]) -> Configuration | None:
+    """None where no job can have it."""
+    if None not in numbers:
+        with suppress(InvalidValueError):
+            return Configuration(**dict(zip(CONFIGURED, numbers, strict=True)))
+    return None
 
 
-def _at_least_0(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) and value >= 0.0 else None
+def _status(changing_s: float, down_s: float) -> JobStatus:
+    """NaN: unknown, and so not told of."""
+    if down_s > 0.0:
+        return JobStatus.DOWN
+    return JobStatus.CHANGING if changing_s > 0.0 else JobStatus.RUNNING
+
+
+def _known(rows: pa.Table, name: str, *, most: float = math.inf) -> list[float | None]:
+    """The values of a column; None for what is unknown, or what nothing can have."""
+    values = _floats(rows, name)
+    known = np.isfinite(values) & (values >= 0.0)
+    values = np.minimum(values, most)
+    return [value if is_known else None for value, is_known in zip(values.tolist(), known.tolist(), strict=True)]
 
 
 def _floats(rows: pa.Table, name: str) -> Floats:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
-from scipy.signal import lfilter
 
 from tidewise.forecast.model import STEPS, Model, log_rates
+from tidewise.forecast.regression import before, solved
 from tidewise.forecast.series import Rates
 
 _FITTED_ON = 1000
@@ -61,11 +62,14 @@ class Arima:
         errors = self.errors(series)[-max(len(self.ma), 1) :].tolist()
         ar, ma = self.ar.tolist(), self.ma.tolist()
         path = []
-        for _ in range(steps):
-            value = sum(weight * past[-1 - lag] for lag, weight in enumerate(ar))
-            value += sum(weight * errors[-1 - lag] for lag, weight in enumerate(ma))
+        for step in range(steps):
+            value = 0.0
+            for lag, weight in enumerate(ar, start=1):
+                value += weight * past[-lag]
+            # Errors to come are expected to be nothing.
+            for lag, weight in enumerate(ma[step:], start=1):
+                value += weight * errors[-lag]
             past.append(value)
-            errors.append(0.0)
             path.append(value + self.mean)
         made = np.array(path)
         for level in reversed(levels[:-1]):
@@ -82,92 +86,117 @@ def fit_arima(series: Rates, orders: tuple[tuple[int, int, int], ...] = _ORDERS)
     counted = len(series) - _SETTLING - max(d for _, d, _ in orders)
     first = []
     for d in sorted({d for _, d, _ in orders}):
-        changes = np.diff(series, d)
-        mean = float(changes.mean()) if d == 0 else 0.0
-        changes = changes - mean
-        long = _long_errors(changes)
+        fitting = _Fitting.of(series, d, [order for order in orders if order[1] == d], counted=counted)
         for p, _, q in (order for order in orders if order[1] == d):
             if counted >= 4 * (p + q + 1):
-                ar, ma = _first_estimate(changes, long, p, q)
-                first.append(_judged(changes, d, mean, ar, ma, counted=counted))
-    first.sort(key=lambda model: model.aic)
-    refined = [_refined(np.diff(series, model.differences) - model.mean, model, counted) for model in first[:_REFINED]]
+                first.append((fitting, *fitting.judged(*fitting.first_estimate(p, q))))
+    first.sort(key=lambda tried: tried[1].aic)
+    refined = [fitting.refined(model, errors) for fitting, model, errors in first[:_REFINED]]
     return min(refined, key=lambda model: model.aic, default=None)
 
 
-def _errors(changes: Rates, ar: Rates, ma: Rates) -> Rates:
-    return np.asarray(lfilter(np.concatenate([[1.0], -ar]), np.concatenate([[1.0], ma]), changes))
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Fitting:
+    """One series of differences, from which all its orders are estimated."""
 
+    differences: int
+    mean: float
+    changes: Rates
+    """Around their mean."""
+    before: Rates
+    """The changes 1, 2, ... samples before each, a row for each lag."""
+    errors_before: Rates
+    """The same of the errors of a long autoregression."""
+    skipped: int
+    """Lags of that: so many of the first errors are unknown."""
+    counted: int
+    """By so many of the latest errors an order is judged."""
 
-def _long_errors(changes: Rates) -> Rates:
-    """Errors of a long autoregression, 0 for the first samples, which have too few before them."""
-    lags = min(_LONG_AR, len(changes) // 4)
-    if lags < 1:
-        return np.zeros(len(changes))
-    rows = _lagged(changes, lags)
-    return np.concatenate([np.zeros(lags), changes[lags:] - rows @ _least_squares(rows, changes[lags:])])
+    @classmethod
+    def of(cls, series: Rates, d: int, orders: Sequence[tuple[int, int, int]], *, counted: int) -> _Fitting:
+        changes = np.diff(series, d)
+        mean = float(changes.mean()) if d == 0 else 0.0
+        changes = changes - mean
+        lags = min(_LONG_AR, len(changes) // 4)
+        rows = before(changes, min(len(changes), max(lags, *(p for p, _, _ in orders))))
+        long = np.zeros(len(changes))
+        if lags >= 1:
+            learnt, targets = rows[:lags, lags:], changes[lags:]
+            long[lags:] = targets - _least_squares(learnt, targets) @ learnt
+        return cls(
+            differences=d,
+            mean=mean,
+            changes=changes,
+            before=rows,
+            errors_before=before(long, min(len(long), max(q for _, _, q in orders))),
+            skipped=lags,
+            counted=counted,
+        )
 
+    def first_estimate(self, p: int, q: int) -> tuple[Rates, Rates]:
+        skipped = self.skipped + max(p, q)
+        if p + q == 0 or len(self.changes) - skipped <= p + q:
+            return np.zeros(p), np.zeros(q)
+        rows = np.concatenate([self.before[:p, skipped:], self.errors_before[:q, skipped:]])
+        weights = _least_squares(rows, self.changes[skipped:])
+        return weights[:p], _invertible(weights[p:])
 
-def _first_estimate(changes: Rates, long: Rates, p: int, q: int) -> tuple[Rates, Rates]:
-    skipped = min(_LONG_AR, len(changes) // 4) + max(p, q)
-    if p + q == 0 or len(changes) - skipped <= p + q:
-        return np.zeros(p), np.zeros(q)
-    rows = np.column_stack([_lagged(changes, p)[skipped - p :], _lagged(long, q)[skipped - q :]])
-    weights = _least_squares(rows, changes[skipped:])
-    return weights[:p], _invertible(weights[p:])
+    def judged(self, ar: Rates, ma: Rates) -> tuple[Arima, Rates]:
+        """The model with these weights, and all its errors."""
+        errors = _errors(self.changes, ar, ma)
+        latest = errors[-self.counted :]
+        variance = float(latest @ latest) / self.counted
+        weights = len(ar) + len(ma) + 1 + (self.differences == 0)
+        aic = self.counted * math.log(variance + 1e-18) + 2.0 * weights
+        return Arima(differences=self.differences, mean=self.mean, ar=ar, ma=ma, variance=variance, aic=aic), errors
 
-
-def _judged(changes: Rates, d: int, mean: float, ar: Rates, ma: Rates, *, counted: int) -> Arima:
-    errors = _errors(changes, ar, ma)[-counted:]
-    variance = float(errors @ errors) / counted
-    aic = counted * float(np.log(variance + 1e-18)) + 2.0 * (len(ar) + len(ma) + 1 + (d == 0))
-    return Arima(differences=d, mean=mean, ar=ar, ma=ma, variance=variance, aic=aic)
-
-
-def _refined(changes: Rates, model: Arima, counted: int) -> Arima:
-    """The same order after some Gauss-Newton steps, none of which may make it worse."""
-    p, q = len(model.ar), len(model.ma)
-    for _ in range(_ROUNDS if p + q else 0):
-        ma = np.concatenate([[1.0], model.ma])
-        errors = _errors(changes, model.ar, model.ma)
-        # How the errors change with each coefficient: the same recursion run over the lagged series and errors.
-        by_ar = lfilter([1.0], ma, changes)
-        by_ma = lfilter([1.0], ma, errors)
-        rows = np.column_stack([_delayed(by_ar, p), _delayed(by_ma, q)])[-counted:]
-        step = _least_squares(rows, errors[-counted:])
-        better = None
-        for share in (1.0, 0.3, 0.1):
-            ar, moved = model.ar + share * step[:p], _invertible(model.ma + share * step[p:])
-            tried = _judged(changes, model.differences, model.mean, ar, moved, counted=counted)
-            if tried.aic < model.aic:
-                better = tried
+    def refined(self, model: Arima, errors: Rates) -> Arima:
+        """The same order after some Gauss-Newton steps, none of which may make it worse."""
+        p, q = len(model.ar), len(model.ma)
+        for _ in range(_ROUNDS if p + q else 0):
+            step = _least_squares(self._slopes(model, errors), errors[-self.counted :])
+            better = None
+            for share in (1.0, 0.3, 0.1):
+                tried = self.judged(model.ar + share * step[:p], _invertible(model.ma + share * step[p:]))
+                if tried[0].aic < model.aic:
+                    better = tried
+                    break
+            if better is None:
                 break
-        if better is None:
-            break
-        gained, model = model.aic - better.aic, better
-        if gained < 0.01:
-            break
-    return model
+            gained = model.aic - better[0].aic
+            model, errors = better
+            if gained < 0.01:
+                break
+        return model
+
+    def _slopes(self, model: Arima, errors: Rates) -> Rates:
+        """How the errors change with each weight: the same recursion run over the lagged series and errors."""
+        p, q = len(model.ar), len(model.ma)
+        if q == 0:
+            return self.before[:p, -self.counted :]
+        by_ar, by_ma = _filtered(np.ones(1), np.concatenate([[1.0], model.ma]), np.stack([self.changes, errors]))
+        return np.concatenate([before(by_ar, p), before(by_ma, q)])[:, -self.counted :]
 
 
-def _lagged(values: Rates, lags: int) -> Rates:
-    """The values 1, 2, ... samples before, a row for each value that has them all."""
-    return sliding_window_view(values, lags + 1)[:, -2::-1] if lags else np.empty((len(values), 0))
+def _errors(changes: Rates, ar: Rates, ma: Rates) -> Rates:
+    by_changes = np.concatenate([[1.0], -ar])
+    if not len(ma):
+        return np.convolve(changes, by_changes)[: len(changes)]
+    return _filtered(by_changes, np.concatenate([[1.0], ma]), changes)
 
 
-def _delayed(values: Rates, lags: int) -> Rates:
-    """The same for every value, with zeros before the first."""
-    delayed = np.zeros((len(values), lags))
-    for lag in range(1, lags + 1):
-        delayed[lag:, lag - 1] = values[:-lag]
-    return delayed
+def _filtered(moving: Rates, recursive: Rates, series: Rates) -> Rates:
+    # It takes longer to load than most commands take altogether.
+    from scipy.signal import lfilter  # noqa: PLC0415
+
+    return np.asarray(lfilter(moving, recursive, series))
 
 
 def _least_squares(rows: Rates, targets: Rates) -> Rates:
-    gram = rows.T @ rows
-    scale = float(np.trace(gram)) / max(len(gram), 1)
-    gram += (_RIDGE * scale + 1e-12) * np.eye(len(gram))
-    return np.asarray(np.linalg.solve(gram, rows.T @ targets))
+    """The weights of the rows."""
+    gram = rows @ rows.T
+    gram.flat[:: len(gram) + 1] += _RIDGE * float(gram.trace()) / max(len(gram), 1) + 1e-12
+    return solved(gram, rows @ targets)
 
 
 def _invertible(ma: Rates) -> Rates:

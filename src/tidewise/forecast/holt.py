@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from tidewise.forecast.model import STEPS, Model
 from tidewise.forecast.seasonal_naive import season_factors
@@ -29,19 +30,32 @@ def _reach(phi: Rates, steps: int) -> Rates:
     return phi * (1.0 - phi**steps) / (1.0 - phi)
 
 
-def _damped_holt(rates: Rates, _season: int | None = None) -> Rates:
-    recent = np.sqrt(rates[-_FITTED_ON:])  # on roots a spike weighs less, and counts are equally noisy at all levels
+def _responses() -> tuple[Rates, Rates]:
+    """What a single sample of 1 makes of level and trend, 0, 1, ... samples later: a column per smoothing."""
     alpha, beta, phi = _GRID
-    level, trend = np.full(alpha.shape, recent[: min(3, len(recent))].mean()), np.zeros(alpha.shape)
-    levels, trends = np.empty((len(recent), alpha.size)), np.empty((len(recent), alpha.size))
-    for place, rate in enumerate(recent.tolist()):
+    levels, trends = np.empty((_FITTED_ON, alpha.size)), np.empty((_FITTED_ON, alpha.size))
+    level, trend = alpha, beta
+    for place in range(_FITTED_ON):
+        levels[place], trends[place] = level, trend
         damped = phi * trend
         expected = level + damped
-        error = rate - expected
-        level = expected + alpha * error
-        trend = damped + beta * error
-        levels[place], trends[place] = level, trend
-    score = np.zeros(alpha.shape)
+        level, trend = (1.0 - alpha) * expected, damped - beta * expected
+    return levels, trends
+
+
+_BY_LEVEL, _BY_TREND = _responses()
+
+
+def _damped_holt(rates: Rates, _season: int | None = None) -> Rates:
+    recent = np.sqrt(rates[-_FITTED_ON:])  # on roots a spike weighs less, and counts are equally noisy at all levels
+    _, _, phi = _GRID
+    count, begin_level = len(recent), float(recent[: min(3, len(recent))].mean())
+    # Level and trend are linear in the samples: all smoothings at all places are one product of matrices.
+    padded = np.concatenate([np.zeros(count - 1), recent - begin_level])
+    past = np.ascontiguousarray(sliding_window_view(padded, count)[:, ::-1])  # this sample, the one before, ...
+    levels, trends = begin_level + past @ _BY_LEVEL[:count], past @ _BY_TREND[:count]
+    level, trend = levels[-1], trends[-1]
+    score = np.zeros(phi.shape)
     for steps in _JUDGED_AT:
         begin = min(_SETTLING, len(recent) - steps - 1)
         if begin >= 0:

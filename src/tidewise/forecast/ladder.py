@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from scipy.interpolate import CubicSpline
 
 from tidewise.forecast.model import STEPS, Model, log_rates
+from tidewise.forecast.regression import solved
 from tidewise.forecast.series import Rates
 
 _STRIDES = range(1, 21)
@@ -30,11 +31,16 @@ _JUDGED_AT = 300
 _POWER = 12.0
 """Rungs weigh as their errors to this negative power: far ahead all are alike, near by the best are much better."""
 
+_AHEAD = np.arange(1, STEPS + 1)
+_HAS_COME = 1.0 - np.tri(STEPS)[:, ::-1]
+"""Whether a step (row) of the latest origins (columns, the last is now) has come by now."""
+
 
 def _ladder(rates: Rates, _season: int | None = None) -> Rates:
     logs = log_rates(rates[-_FITTED_ON:])
     sums = np.concatenate([[0.0], np.cumsum(logs)])
-    to_come = sliding_window_view(np.concatenate([logs, np.full(STEPS, np.nan)]), STEPS)
+    # What came after each origin, a row per step; zeros where it has not come yet.
+    came = np.ascontiguousarray(sliding_window_view(np.concatenate([logs, np.zeros(STEPS)]), STEPS)[-_JUDGED_AT:].T)
     paths, errors = [], []
     for stride in _STRIDES:
         lags = max(1, min(_MOST_LAGS, _LOOKS_BACK // stride))
@@ -42,8 +48,8 @@ def _ladder(rates: Rates, _season: int | None = None) -> Rates:
         if rows < _PER_WEIGHT * lags * stride:
             continue
         said = _rung(sums, stride, lags, rows)
-        paths.append(said[-1])
-        errors.append(_mean_errors(said, to_come[-len(said) :]) * _optimism(lags, rows / stride))
+        paths.append(said[:, -1].copy())
+        errors.append(_mean_errors(said, came[:, -said.shape[1] :]) * _optimism(lags, rows / stride))
     relative = np.array(errors)
     relative = (relative + 1e-9) / (relative.min(axis=0) + 1e-9)
     weights = relative**-_POWER
@@ -53,48 +59,64 @@ def _ladder(rates: Rates, _season: int | None = None) -> Rates:
 
 
 def _rung(sums: Rates, stride: int, lags: int, rows: int) -> Rates:
-    """What the model of this stride says at the latest origins, a row each; the last is now."""
+    """What the model of this stride says at the latest origins, a row per step; the last column is now."""
     means = (sums[stride:] - sums[:-stride]) / stride
     changes = means[stride:] - means[:-stride]
-    # Windows overlap: every sample is the end of a mean, and all of them are learnt from.
-    learnt = np.column_stack([changes[(lags - lag) * stride :][:rows] for lag in range(1, lags + 1)])
-    gram = learnt.T @ learnt
-    gram += (_PENALTY * stride * float(gram[0, 0]) / rows + 1e-12) * np.eye(lags)
-    weights = np.asarray(np.linalg.solve(gram, learnt.T @ changes[lags * stride :]), dtype=np.float64)
+    # Windows overlap: every sample is the end of a mean, and all of them are learnt from. The oldest changes are first.
+    products = _strided(changes, stride, lags + 1, rows)
+    products = products @ products.T
+    gram = products[:-1, :-1].copy()
+    gram.flat[:: lags + 1] += _PENALTY * stride * float(gram[-1, -1]) / rows + 1e-12
+    weights = solved(gram, products[:-1, -1])
     origins = min(_JUDGED_AT, len(changes) - (lags - 1) * stride)
-    end = len(changes)
-    seen = np.column_stack([changes[end - lag * stride - origins : end - lag * stride] for lag in range(lags)])
-    to_come = _iterated(weights, stride)
-    return np.asarray(means[-origins:, None] + seen @ (_smoothing(stride, len(to_come)) @ to_come).T)
+    latest = np.empty((1 + lags, origins))
+    latest[0] = means[-origins:]
+    latest[1:] = _strided(changes[len(changes) - (lags - 1) * stride - origins :], stride, lags, origins)
+    return _by_latest(weights, stride) @ latest
 
 
-def _iterated(weights: Rates, stride: int) -> Rates:
-    """The means to come, above the last, as functions of the latest changes: a row for each, the last two first."""
+def _strided(values: Rates, stride: int, rows: int, columns: int) -> Rates:
+    """Rows that begin a stride after each other, of the first values on."""
+    begins = np.ndarray((rows, columns), values.dtype, values, strides=(stride * values.itemsize, values.itemsize))
+    return begins.copy()  # rows that overlap in memory would be multiplied one number at a time
+
+
+def _by_latest(weights: Rates, stride: int) -> Rates:
+    """The samples to come as functions of the last mean and of the latest changes: a row per step."""
     lags = len(weights)
     ahead = -(-STEPS // stride) + 1
     changes = np.zeros((lags + ahead, lags))
-    changes[:lags] = np.eye(lags)[::-1]  # the oldest first
+    changes.flat[: lags * lags : lags + 1] = 1.0
     for place in range(lags, lags + ahead):
-        changes[place] = weights @ changes[place - lags : place][::-1]
-    levels = np.cumsum(changes[lags:], axis=0)
-    return np.concatenate([-np.eye(lags)[:1], np.zeros((1, lags)), levels])
+        np.dot(weights, changes[place - lags : place], out=changes[place])
+    before_last, smoothing = _smoothing(stride, ahead)
+    found = np.ones((STEPS, 1 + lags))
+    found[:, 1:] = smoothing @ changes[lags:]
+    found[:, -1] -= before_last
+    return found
 
 
 @lru_cache(maxsize=64)
-def _smoothing(stride: int, count: int) -> Rates:
-    """From consecutive means of a stride, two of them past, to the samples to come: a spline that keeps the means."""
+def _smoothing(stride: int, ahead: int) -> tuple[Rates, Rates]:
+    """From consecutive means of a stride to the samples to come, above the last mean: a spline that keeps the means.
+
+    What the mean before the last counts, and what each of the changes between the means to come does.
+    """
+    count = ahead + 2
     edges = stride * (np.arange(count + 1) - 2.0)
     sums = stride * np.concatenate([np.zeros((1, count)), np.cumsum(np.eye(count), axis=0)])
-    return np.asarray(np.diff(CubicSpline(edges, sums)(np.arange(STEPS + 1.0)), axis=0))
+    by_mean = np.diff(CubicSpline(edges, sums)(np.arange(STEPS + 1.0)), axis=0)
+    return by_mean[:, 0], by_mean[:, 2:] @ np.tri(ahead)
 
 
 def _mean_errors(said: Rates, came: Rates) -> Rates:
     """Mean absolute errors per step; a step that has not come yet at any origin is as good as the last that has."""
-    errors = np.abs(said - came)
-    known = ~np.isnan(errors)
-    counts = known.sum(axis=0)
-    judged = int(np.count_nonzero(counts))
-    mean = np.where(known, errors, 0.0).sum(axis=0) / np.maximum(counts, 1)
+    errors = np.abs(np.subtract(said, came, out=said), out=said)
+    # The last origin has seen nothing come, the one before it one step, and so on.
+    errors[:, -STEPS:] *= _HAS_COME[:, -errors.shape[1] :]
+    counts = errors.shape[1] - _AHEAD
+    judged = int(np.count_nonzero(counts > 0))
+    mean = errors.sum(axis=1) / np.maximum(counts, 1)
     mean[judged:] = mean[judged - 1]
     return np.asarray(mean)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from tidewise.forecast.model import STEPS, Model, log_rates
+from tidewise.forecast.regression import solved
 from tidewise.forecast.series import Rates
 
 _LAGS = 12
@@ -20,18 +20,24 @@ _LONG_PENALTY = 0.1
 _ANCHORS = np.array([1, 2, 3, 5, 7, 10, 13, 16, 20, 25, STEPS])
 """With a season every step has features of its own: these are learnt, those between are read off a line."""
 _AVERAGED = 5
+_OWN = np.array([[*range(_LAGS + 1), _LAGS + 1 + own, _LAGS + 1 + len(_ANCHORS) + own] for own in range(len(_ANCHORS))])
+"""The features of each anchor: the lags and the level, and two of what came a season ago."""
 
 
 def _ridge(rates: Rates, _season: int | None = None, *, lags: int = _LAGS, penalty: float = _PENALTY) -> Rates:
     logs = log_rates(rates[-_TRAINED_ON:])
     features = _lag_features(logs, lags)
+    start = logs[lags:]
     growth = np.empty(STEPS)
-    for begin, end in _BLOCKS:
-        rows = len(features) - end
-        start = logs[lags : lags + rows]
-        windows = sliding_window_view(logs[lags:], end + 1)[:rows]
-        targets = windows[:, begin + 1 : end + 1] - start[:, None]
-        growth[begin:end] = _fitted(features[:rows], targets, features[-1], penalty)
+    # What the rows of the furthest steps share is multiplied once; nearer steps have a few more rows each.
+    products, multiplied = np.zeros((lags, lags)), 0
+    for begin, end in reversed(_BLOCKS):
+        rows = features.shape[1] - end
+        more = features[:, multiplied:rows]
+        products, multiplied = products + more @ more.T, rows
+        targets = np.stack([start[step : step + rows] for step in range(begin + 1, end + 1)]) - start[:rows]
+        crossed = features[:, :rows] @ targets.T
+        growth[begin:end] = _fitted(products, crossed, features[:, -1], rows=rows, penalty=penalty)
     return np.asarray(np.exp(logs[-1] + growth) - np.exp(logs[-1]) + rates[-1])
 
 
@@ -40,37 +46,57 @@ def _ridge_season(rates: Rates, season: int | None) -> Rates:
         return _ridge(rates)
     logs = log_rates(rates[-(_TRAINED_ON + 2 * season) :])
     first = max(season + _AVERAGED, _LAGS)
-    places = np.arange(first, len(logs))
-    lags = _lag_features(logs, _LAGS)[first - _LAGS :]
-    sums = np.concatenate([[0.0], np.cumsum(logs)])
-    means = (sums[_AVERAGED:] - sums[:-_AVERAGED]) / _AVERAGED  # of the samples from each place on
-    level = means[places - _AVERAGED + 1]
-    level_then = means[places - season - _AVERAGED + 1]
-    learnt = []
-    for steps in _ANCHORS.tolist():
-        then = logs[places - season + (steps - 1) % season + 1]
-        features = np.column_stack([lags, then - level_then, level - logs[places], then - logs[places - season]])
-        rows = len(places) - steps
-        targets = logs[places[:rows] + steps] - logs[places[:rows]]
-        learnt.append(float(_fitted(features[:rows], targets[:, None], features[-1], _PENALTY)[0]))
+    learnt = _fitted_at_anchors(_season_features(logs, season, first), logs[first:])
     growth = np.interp(np.arange(1, STEPS + 1), _ANCHORS, learnt)
     return np.asarray(np.exp(logs[-1] + growth) - np.exp(logs[-1]) + rates[-1])
 
 
+def _season_features(logs: Rates, season: int, first: int) -> Rates:
+    """A column per sample from the first on; the rows that all anchors share, then those of each (`_OWN`)."""
+    count = len(logs) - first
+    here, season_ago = logs[first:], logs[first - season : len(logs) - season]
+    sums = np.concatenate([[0.0], np.cumsum(logs)])
+    means = (sums[_AVERAGED:] - sums[:-_AVERAGED]) / _AVERAGED  # of the samples from each place on
+    level = means[first - _AVERAGED + 1 :]
+    level_then = means[first - season - _AVERAGED + 1 :][:count]
+    places = first - season + 1 + (_ANCHORS - 1) % season
+    then = np.stack([logs[place : place + count] for place in places.tolist()])
+    lags = _lag_features(logs, _LAGS)[:, first - _LAGS :]
+    return np.concatenate([lags, (level - here)[np.newaxis], then - level_then, then - season_ago])
+
+
+def _fitted_at_anchors(features: Rates, here: Rates) -> Rates:
+    """How much higher the samples are expected that many steps ahead; as `_fitted`, for all anchors at once."""
+    count, anchors = len(here), _ANCHORS[:, np.newaxis]
+    targets = np.zeros((len(_ANCHORS), count))
+    for row, steps in zip(targets, _ANCHORS.tolist(), strict=True):
+        np.subtract(here[steps:], here[:-steps], out=row[:-steps])
+    crossed = (features @ targets.T)[_OWN, np.arange(len(_ANCHORS))[:, np.newaxis]]
+    # The columns that all anchors learn from are multiplied once; the nearer ones have a few more.
+    shared, latest = features[:, :-STEPS], features[:, -STEPS:][_OWN]
+    more = latest * (np.arange(STEPS) < STEPS - anchors)[:, np.newaxis]
+    products = (shared @ shared.T)[_OWN[:, :, np.newaxis], _OWN[:, np.newaxis]] + more @ more.transpose(0, 2, 1)
+    scale = np.sqrt(np.diagonal(products, axis1=1, axis2=2) / (count - anchors)) + 1e-9
+    gram = products / (scale[:, :, np.newaxis] * scale[:, np.newaxis]) + _PENALTY * np.eye(_OWN.shape[1])
+    weights = np.linalg.solve(gram, (crossed / scale)[:, :, np.newaxis])[:, :, 0]
+    return np.asarray((latest[:, :, -1] / scale * weights).sum(axis=1))
+
+
 def _lag_features(logs: Rates, lags: int) -> Rates:
-    """How much lower or higher the samples before were, one row per sample that has them all."""
-    windows = sliding_window_view(logs, lags + 1)
-    return windows[:, :-1] - windows[:, -1:]
+    """How much lower or higher the samples before were: a row per lag, a column per sample that has them all."""
+    count = len(logs) - lags
+    return np.stack([logs[lag : lag + count] for lag in range(lags)]) - logs[lags:]
 
 
-def _fitted(features: Rates, targets: Rates, now: Rates, penalty: float) -> Rates:
-    """What ridge regression without an intercept says for these features now."""
-    scale = np.sqrt((features**2).mean(axis=0)) + 1e-9
-    scaled = features / scale
-    gram = scaled.T @ scaled
-    gram[np.diag_indices_from(gram)] += penalty
-    weights = np.linalg.solve(gram, scaled.T @ targets)
-    return np.asarray((now / scale) @ weights)
+def _fitted(products: Rates, crossed: Rates, now: Rates, *, rows: int, penalty: float) -> Rates:
+    """What ridge regression without an intercept says for these features now, each by its own scale.
+
+    `products`: of the features with each other, summed over so many rows; `crossed`: of the features and targets.
+    """
+    scale = np.sqrt(products.diagonal() / rows) + 1e-9
+    gram = products / (scale[:, np.newaxis] * scale)
+    gram.flat[:: len(gram) + 1] += penalty
+    return np.asarray((now / scale) @ solved(gram, (crossed.T / scale).T))
 
 
 RIDGE = Model(name="ridge", predict=_ridge, needs=_LAGS + 2 * STEPS)

@@ -22,6 +22,8 @@ _SEASON_EVERY = 16
 """The season is looked for anew after as many samples."""
 _BURST_SAMPLES = 10
 """So long a burst may bypass the models; by then they have seen enough of it."""
+_WATCHED = 240
+"""Of a history that is learnt at once, so many samples tell of bursts: older ones have been forgotten by the end."""
 _BURST_WIDENING = 1.5
 _BURST_SHARE = 0.5
 _SURPRISING_SPREADS = 3.0
@@ -91,7 +93,7 @@ class RollingForecaster:
         self._remembered = remembered
         self._power = power
         self._series = self._new_series()
-        self._bursts = BurstDetector(sample_s=min(10.0, sample_s))
+        self._bursts = self._new_bursts()
         self._paths: dict[int, Rates] = {}
         """What every member said at an origin, a row each."""
         self._seasons: dict[int, int | None] = {}
@@ -121,6 +123,18 @@ class RollingForecaster:
                 window_s=observation.window_s,
                 rate_per_s=observation.load_per_s,
             )
+
+    def learn_samples(self, rates: Rates, *, end_s: float) -> None:
+        """Begin anew with whole samples, the last of which ends then, NaN where nothing is known: a history at once.
+
+        What it then knows is what it would know had each of them been reported; bursts are told by the latest alone.
+        """
+        self._series.replace(rates, end_s=end_s)
+        self._bursts = self._new_bursts()
+        latest = rates[-_WATCHED:].tolist()
+        for back, rate in zip(range(len(latest) - 1, -1, -1), latest, strict=True):
+            if not math.isnan(rate):
+                self._bursts.add(end_s=end_s - back * self._sample_s, window_s=self._sample_s, rate_per_s=rate)
 
     @on_one_thread
     def forecast(self, *, horizon_s: float, step_s: float) -> Forecast:
@@ -176,7 +190,7 @@ class RollingForecaster:
                 "give it the same sample_s, or let it learn anew"
             )
         series = self._new_series()
-        bursts = BurstDetector(sample_s=min(10.0, self._sample_s))
+        bursts = self._new_bursts()
         with damage_told(self._name):
             series.from_plain(saved["series"])  # type: ignore[arg-type]  # checked by trying
             bursts.from_plain(saved["bursts"])  # type: ignore[arg-type]  # checked by trying
@@ -186,6 +200,9 @@ class RollingForecaster:
 
     def _new_series(self) -> RateSeries:
         return RateSeries(sample_s=self._sample_s, keep=self._max_samples + self._member_origins + _SEASON_EVERY)
+
+    def _new_bursts(self) -> BurstDetector:
+        return BurstDetector(sample_s=min(10.0, self._sample_s))
 
     def _blended(self, now: int) -> tuple[Rates, Rates]:
         """The path from every origin that is looked at, the last from now, and what came after each."""

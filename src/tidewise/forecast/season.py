@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
 
 from tidewise.forecast.model import log_rates
 from tidewise.forecast.series import Rates
@@ -54,8 +55,10 @@ def _correlations(changes: Rates, longest: int) -> Rates:
     """How strongly changes repeat after 0, 1, ... samples."""
     count = len(changes)
     changes = changes - changes.mean()
-    size = 1 << (2 * count - 1).bit_length()
-    products = np.fft.irfft(np.abs(np.fft.rfft(changes, size)) ** 2, size)[: longest + 2]
+    # Long enough that nothing goes round into the lags that are looked at.
+    size = next_fast_len(count + longest + 2, real=True)
+    waves = rfft(changes, size)
+    products = irfft(waves.real**2 + waves.imag**2, size)[: longest + 2]
     squares = np.concatenate([[0.0], np.cumsum(changes**2)])
     lags = np.arange(len(products))
     # Each lag by the energy of the very samples it compares: without this, long lags look weak.

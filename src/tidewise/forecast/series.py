@@ -87,6 +87,16 @@ class RateSeries:
         self._end_s = end_s
         return True
 
+    def replace(self, rates: Rates, *, end_s: float) -> None:
+        """Take whole samples, the last of which ends then, in the place of all that is here."""
+        rates = rates[-len(self._rates) :]
+        self._rates[: len(rates)] = rates
+        self._first, self._held = 0, len(rates)
+        self._begin_s, self._end_s = end_s - len(rates) * self.sample_s, end_s
+        self._shift_s = self._records = self._covered_s = 0.0
+        self._late, self._late_s = 0, -math.inf
+        self.epoch += 1
+
     def history(self, *, until: int, at_most: int) -> Rates:
         """The samples before this number, oldest first."""
         stop = until - self._first

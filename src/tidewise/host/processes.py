@@ -155,26 +155,32 @@ def find_with_environment(variable: str, value: str) -> tuple[ProcessIdentity, .
 
 def descendants(pid: int) -> tuple[ProcessIdentity, ...]:
     """All living processes below this one, nearest first; none where the system does not tell."""
+    return tuple(
+        ProcessIdentity(pid=one, started_ticks=stat.started_ticks) for one, stat in _below(pid) if stat.state != "Z"
+    )
+
+
+def _below(pid: int) -> list[tuple[int, ProcessStat]]:
+    """All processes below this one, nearest first, those included that have ended and were not asked after yet."""
     children: dict[int, list[tuple[int, ProcessStat]]] = {}
     for each in _pids():
         stat = stat_of(each)
         if stat is not None:
             children.setdefault(stat.parent, []).append((each, stat))
-    below: list[ProcessIdentity] = []
-    parents = [pid]
-    while parents:
-        generation = [child for parent in parents for child in children.get(parent, ())]
-        below += [ProcessIdentity(pid=one, started_ticks=s.started_ticks) for one, s in generation if s.state != "Z"]
-        parents = [one for one, _ in generation]
-    return tuple(below)
+    below: list[tuple[int, ProcessStat]] = []
+    generation = children.get(pid, [])
+    while generation:
+        below += generation
+        generation = [child for parent, _ in generation for child in children.get(parent, ())]
+    return below
 
 
 def tree_cpu_s(pid: int) -> float | None:
     """CPU time so far of a process and all below it, ended ones included; None where the system does not tell."""
-    if not can_find():
+    own = stat_of(pid)
+    if own is None:
         return None
-    stats = [stat_of(each) for each in (pid, *(one.pid for one in descendants(pid)))]
-    return sum(stat.cpu_s + stat.ended_children_cpu_s for stat in stats if stat is not None)
+    return sum(stat.cpu_s + stat.ended_children_cpu_s for stat in (own, *(stat for _, stat in _below(pid))))
 
 
 def reap(identity: ProcessIdentity) -> None:

@@ -98,9 +98,9 @@ class _Measure:
 
     def parts(self) -> tuple[list[Folded], list[tuple[str, str]]]:
         name = self.name
-        known_s = f"{name}__known_s" if name in _OPTIONAL else "window_s"
-        mean = f"{name}__sum / nullif({known_s}, 0)"
-        folded = [_sum(f"{name}__sum", f"window_s * {name}")]
+        summed, known_s = quotient_of(name)
+        mean = f"{summed} / nullif({known_s}, 0)"
+        folded = [_sum(summed, f"window_s * {name}")]
         if name in _OPTIONAL:
             folded.append(_sum(known_s, f"if({name} IS NULL, 0, window_s)"))
         shown = [(name, mean)]
@@ -117,6 +117,11 @@ class _Measure:
 
 _REPORT = {one.name: one for one in row_columns(ReportRow)}
 _OPTIONAL = {name for name, one in _REPORT.items() if not one.is_required}
+
+
+def quotient_of(name: str) -> tuple[str, str]:
+    """The columns of a partial row whose quotient is the mean of a field of reports."""
+    return f"{name}__sum", f"{name}__known_s" if name in _OPTIONAL else "window_s"
 
 
 def _sum(name: str, of: str) -> Folded:

@@ -143,7 +143,7 @@ class _Found:
         for bucket in _matching(path, _BUCKET, self.foreign):
             before = len(self.foreign)
             batches = dict(batches_of(bucket, self.foreign))
-            files = {each: list(self._files(batch)) for each, batch in batches.items()}
+            files = {each: list(files_of(batch, self.foreign)) for each, batch in batches.items()}
             counts = [each for each in batches if is_read(each, compacted)]
             if len(self.foreign) > before:
                 self.paths += [str(file) for each in counts for file in files[each]]
@@ -151,13 +151,6 @@ class _Found:
                 self.paths += [str(bucket)] if batches else []
             else:
                 self.paths += [str(batches[each]) for each in counts]
-
-    def _files(self, batch: Path) -> Iterator[Path]:
-        for file in _matching(batch, _FILE, self.foreign):
-            if _is_parquet(file):
-                yield file
-            else:
-                self.foreign.append(file)
 
 
 def days_of(table: Path, foreign: list[Path] | None = None) -> Iterator[tuple[date, Path]]:
@@ -179,6 +172,15 @@ def batches_of(bucket: Path, foreign: list[Path] | None = None) -> Iterator[tupl
     """The batches that a bucket has; negative ones are generations of compacted rows."""
     for path in _matching(bucket, _BATCH_FOLDER, foreign):
         yield int(path.name.removeprefix("batch=")), path
+
+
+def files_of(batch: Path, foreign: list[Path] | None = None) -> Iterator[Path]:
+    """The files that a batch has."""
+    for file in _matching(batch, _FILE, foreign):
+        if _is_parquet(file):
+            yield file
+        elif foreign is not None:
+            foreign.append(file)
 
 
 def _matching(folder: Path, wanted: re.Pattern[str], foreign: list[Path] | None) -> Iterator[Path]:

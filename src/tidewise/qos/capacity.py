@@ -101,7 +101,9 @@ class Capacity:
         tables = [table for table in (exact, bounds) if table is not None]
         if not tables:
             return Fit.prior(self._usual), None
-        everything = Candidates.listing([row for table in tables for row in _rows(table.candidates)])
+        everything = tables[0].candidates
+        if len(tables) > 1:
+            everything = Candidates.listing([row for table in tables for row in _rows(table.candidates)])
         seen = np.concatenate([table.means[:, 0] for table in tables])
         exact_rows = 0 if exact is None else len(exact.candidates)
         is_bound = np.arange(len(seen)) >= exact_rows
@@ -146,8 +148,9 @@ def _beside(
         if not used.any():
             break
         rows = np.flatnonzero(used)
-        residual = Residual(
-            Candidates.listing([seen[int(row)] for row in rows]), off[rows], noise_sd[rows], usual_sd=misfit
-        )
-        used = ~is_bound | (off > residual.predict(seen)[0])
+        residual = Residual(seen.only(rows), off[rows], noise_sd[rows], usual_sd=misfit)
+        kept = ~is_bound | (off > residual.predict(seen)[0])
+        if (kept == used).all():
+            break
+        used = kept
     return residual

@@ -128,6 +128,8 @@ def _between_ends(windows: list[Observation]) -> list[Observation]:
 
 def _mean(windows: list[Observation], values: list[float]) -> float:
     """A window counts by its length; 0 where there is none."""
+    if len(windows) == 1:
+        return values[0]
     length_s = sum(window.window_s for window in windows)
     total = sum(value * window.window_s for value, window in zip(values, windows, strict=True))
     return total / length_s if length_s > 0.0 else 0.0

@@ -42,7 +42,7 @@ class Fit:
 
     def sd_of(self, formula: Formula) -> Floats:
         """Spread that the uncertain parameters give each value of a formula."""
-        slope = _slope(formula, self.logs)
+        slope = _slope(formula, self.logs, formula(self.logs))
         variance: Floats = ((slope @ self.covariance) * slope).sum(axis=1)
         return np.sqrt(np.maximum(0.0, variance))
 
@@ -59,27 +59,33 @@ def fit(
     precision = 1.0 / np.diag(prior.covariance)
     logs = prior.logs.copy()
     bounds = np.zeros(len(seen), dtype=np.bool_) if is_bound is None else is_bound
+    bounded = bool(bounds.any())
 
-    def residuals(at: Floats) -> Floats:
-        off = (seen - formula(at)) / sd
-        return np.where(bounds, np.maximum(0.0, off), off)
+    def residuals(expected: Floats) -> Floats:
+        off = (seen - expected) / sd
+        return np.where(bounds, np.maximum(0.0, off), off) if bounded else off
 
     def loss(at: Floats, off: Floats) -> float:
         surprise = 0.5 * (_FREEDOM + 1.0) * float(np.log1p(off**2 / _FREEDOM).sum())
         return surprise + 0.5 * float((precision * (at - prior.logs) ** 2).sum())
 
-    off = residuals(logs)
+    expected = formula(logs)
+    off = residuals(expected)
     current, damping = loss(logs, off), 1e-2
     for _ in range(_ROUNDS):
-        gain, curvature = _pull(formula, logs, off, sd, bounds)
-        gain = gain - precision * (logs - prior.logs)
-        curvature = curvature + np.diag(precision)
+        gain, curvature = _pull(_slope(formula, logs, expected), off, sd, bounds)
+        gain -= precision * (logs - prior.logs)
+        curvature.flat[:: len(logs) + 1] += precision
         moved = False
         while damping < 1e8:
-            step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), gain)
+            damped = curvature.copy()
+            damped.flat[:: len(logs) + 1] *= 1.0 + damping
+            step = np.linalg.solve(damped, gain)
             # Steps are kept within what a logarithm can stand.
-            trial = np.clip(logs + np.clip(step, -2.0, 2.0), prior.logs - 12.0, prior.logs + 12.0)
-            trial_off = residuals(trial)
+            trial = logs + step.clip(-2.0, 2.0)
+            trial = trial.clip(prior.logs - 12.0, prior.logs + 12.0)
+            trial_expected = formula(trial)
+            trial_off = residuals(trial_expected)
             trial_loss = loss(trial, trial_off)
             if trial_loss <= current:
                 moved = True
@@ -88,10 +94,10 @@ def fit(
         if not moved:
             break
         small = current - trial_loss < _CLOSE and float(np.abs(trial - logs).max()) < 1e-3
-        logs, off, current, damping = trial, trial_off, trial_loss, max(1e-9, damping / 8.0)
+        logs, expected, off, current, damping = trial, trial_expected, trial_off, trial_loss, max(1e-9, damping / 8.0)
         if small:
             break
-    _, curvature = _pull(formula, logs, off, sd, bounds)
+    _, curvature = _pull(_slope(formula, logs, expected), off, sd, bounds)
     return Fit(logs=logs, covariance=np.asarray(np.linalg.inv(curvature + np.diag(precision)), dtype=np.float64))
 
 
@@ -110,20 +116,18 @@ def spread_of(off: Floats, *, usual: float, worth: float = 4.0, spent: float = 0
     return guess
 
 
-def _pull(
-    formula: Formula, logs: Floats, off: Floats, sd: Floats, bounds: npt.NDArray[np.bool_]
-) -> tuple[Floats, Floats]:
-    slope = _slope(formula, logs) / sd[:, np.newaxis]
+def _pull(slope: Floats, off: Floats, sd: Floats, bounds: npt.NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    slope = slope / sd[:, np.newaxis]
     weight = (_FREEDOM + 1.0) / (_FREEDOM + off**2)
     weight = np.where(bounds & (off <= 0.0), 0.0, weight)
     return slope.T @ (weight * off), slope.T @ (weight[:, np.newaxis] * slope)
 
 
-def _slope(formula: Formula, logs: Floats) -> Floats:
-    base = formula(logs)
-    columns = []
+def _slope(formula: Formula, logs: Floats, expected: Floats) -> Floats:
+    """How each value of a formula moves with each of the parameters, from what it is at these."""
+    slope = np.empty((len(expected), len(logs)))
     for index in range(len(logs)):
         moved = logs.copy()
         moved[index] += _STEP
-        columns.append((formula(moved) - base) / _STEP)
-    return np.column_stack(columns)
+        slope[:, index] = (formula(moved) - expected) / _STEP
+    return slope

@@ -171,9 +171,14 @@ class Latency:
         window_sd = table.within_sd(_P95, usual=_WINDOW_SD)
         intervals = table.candidates.commit_interval_s
 
+        by_level = [(level, levels == level) for level in np.unique(levels).tolist()]
+        seen_at = [(level, at, intervals[rows[at]], load[rows[at]]) for level, at in by_level]
+
         def formula(logs: Floats) -> Floats:
-            every = [self._log_latency(logs, intervals, load, level) for level in range(len(LEVELS))]
-            return np.asarray(np.column_stack(every)[rows, levels], dtype=np.float64)
+            values = np.empty(len(rows))
+            for level, at, interval_s, of_load in seen_at:
+                values[at] = self._log_latency(logs, interval_s, of_load, level)
+            return values
 
         misfit = _MISFIT_SD
         found = Fit.prior(self._usual)
@@ -185,7 +190,7 @@ class Latency:
             return found, None, _Noise.of(table, load, left_sd=misfit)
         at = rows[of_p95]
         off = (seen - formula(found.logs))[of_p95]
-        configurations = Candidates.listing([table.candidates[int(row)] for row in at])
+        configurations = table.candidates.only(at)
         noise = np.sqrt(window_sd**2 / weights[of_p95] + misfit**2)
         residual = Residual(configurations, off, noise, usual_sd=misfit)
         left = spread_of(off - residual.predict(configurations)[0], usual=0.3 * _MISFIT_SD)

@@ -184,7 +184,9 @@ class JobModel:
             self.memory.learn(configuration, rate, memory_share=share, state_mib=evidence.state_mib)
         if evidence.full_rate_per_s is not None:
             # What memory pressure took away would be there with more memory.
-            speed = 1.0 if share is None else float(self._physics.speed(np.array([share]))[0])
+            speed = 1.0
+            if share is not None and share > self._physics.knee_share:
+                speed = float(self._physics.speed(np.array([share]))[0])
             self.capacity.learn(configuration, evidence.full_rate_per_s / speed, at_least=evidence.at_least)
         if evidence.keeps_up:
             for p50_s, p95_s, p99_s in evidence.latencies:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import fields
 
 from tidewise.core import Configuration
 from tidewise.core import saved as saved_state
 
 FORMAT = 1
 """The version of what models of quality save."""
+_FIELDS = tuple(field.name for field in fields(Configuration))
 
 
 def configuration_plain(configuration: Configuration) -> dict[str, object]:
     """A configuration as a JSON file can hold it."""
-    plain = asdict(configuration)
+    plain: dict[str, object] = {name: getattr(configuration, name) for name in _FIELDS}
     plain["settings"] = [list(pair) for pair in configuration.settings]
     return plain
 

@@ -135,6 +135,13 @@ def batch_job(number: int, batch: int, *, began_s: float, took_s: float, rows: i
         "Stage Attempt ID": 0,
         "Stage Name": "start at NativeMethodAccessorImpl.java:0",
         "Number of Tasks": 1,
+        # The last comes first, as Spark lists them; two are of one operator, and some are of none.
+        "RDD Info": [
+            {"RDD ID": 8, "Scope": '{"id":"spark_plan_5","name":"WholeStageCodegen (1)"}'},
+            {"RDD ID": 7, "Scope": '{"id":"spark_plan_4","name":"MicroBatchScan"}'},
+            {"RDD ID": 6, "Scope": '{"id":"spark_plan_4","name":"MicroBatchScan"}'},
+            {"RDD ID": 9},
+        ],
         "Submission Time": ms(began_s),
         "Completion Time": ms(began_s + took_s),
     }

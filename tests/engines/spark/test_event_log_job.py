@@ -40,6 +40,7 @@ def test_a_steady_job_is_reported_as_it_was() -> None:
     # A tenth of a second in a task for each batch, of four executors with two cores each.
     assert middle.cpu_share == pytest.approx(0.1 / (2.0 * 8), rel=0.05)
     (stage,) = middle.operators
+    assert stage.name == "MicroBatchScan"
     assert stage.input_rate_per_s == pytest.approx(1000.0, rel=0.01)
     assert stage.throughput_per_channel_per_s == pytest.approx(10_000.0, rel=0.01)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.engines.spark.progress_samples import a_batch
 from tidewise.core import Configuration, JobStatus, OperatorKind
-from tidewise.engines.spark.operators import StageSample, operators_of
+from tidewise.engines.spark.operators import StageSample, logged_operators, operators_of, stage_names
 from tidewise.engines.spark.progress import StateOperator
 from tidewise.engines.spark.reports import Reporter
 
@@ -66,6 +66,56 @@ def test_the_newest_batch_counts_that_is_done_and_has_rows() -> None:
     running = replace(READS, stage_id=21, batch_id=9, is_done=False)
     found = operators_of([older, READS, COUNTS, empty, running], PLAIN, name="a ", slots=8, rate_per_s=1.0)
     assert [(one.name, one.channels) for one in found] == [("a stage 1", 4), ("a stage 2", 2)]
+
+
+SCAN = ("MicroBatchScan", "WholeStageCodegen (1)", "EventTimeWatermark", "WholeStageCodegen (2)", "Exchange")
+SAVE = ("Exchange", "WholeStageCodegen (4)", "StateStoreRestore", "WholeStageCodegen (5)", "StateStoreSave")
+JOIN = ("Exchange", "Exchange", "StreamingSymmetricHashJoin", "WholeStageCodegen (5)", "Exchange")
+
+
+def test_stages_are_named_after_what_they_do() -> None:
+    assert stage_names([SCAN, SAVE]) == ["MicroBatchScan", "StateStoreSave"]
+    assert stage_names([SCAN, SCAN, JOIN, SAVE]) == [
+        "MicroBatchScan 1",
+        "MicroBatchScan 2",
+        "StreamingSymmetricHashJoin",
+        "StateStoreSave",
+    ]
+    sessions = ("Exchange", "Sort", "SessionWindowStateStoreRestore", "MergingSessions", "SessionWindowStateStoreSave")
+    assert stage_names([sessions]) == ["SessionWindowStateStoreSave"]
+    twice = ("Exchange", "ObjectHashAggregate", *SAVE[1:], "StateStoreSave", "GlobalLimit")
+    assert stage_names([SCAN, SAVE, twice]) == ["MicroBatchScan", "StateStoreSave", "StateStoreSave + GlobalLimit"]
+    assert stage_names([("Exchange", "WholeStageCodegen (3)"), (), ("WholeStageCodegen (1)",)]) == [
+        "Exchange",
+        "stage 2",
+        "stage 3",
+    ]
+
+
+def test_an_event_log_tells_operators_by_its_rdds() -> None:
+    scan, exchange = '{"id":"4","name":"MicroBatchScan"}', '{"id":"10","name":"Exchange"}'
+    rdds: list[dict[str, object]] = [
+        {"RDD ID": 12, "Scope": exchange},
+        {"RDD ID": 2, "Scope": scan},
+        {"RDD ID": 10, "Scope": scan},
+        {"RDD ID": 11},
+    ]
+    assert logged_operators(rdds) == ("MicroBatchScan", "Exchange")
+    assert logged_operators([]) == ()
+
+
+def test_names_come_with_the_reports_and_tell_a_join_from_what_comes_after_it() -> None:
+    reads, other = replace(READS, operators=SCAN), replace(READS, stage_id=11, operators=SCAN)
+    joins = replace(COUNTS, stage_id=12, operators=JOIN)
+    counts = replace(COUNTS, stage_id=13, operators=SAVE)
+    latest = _with_state("symmetricHashJoin", "stateStoreSave")
+    found = operators_of([reads, other, joins, counts], latest, name="a ", slots=8, rate_per_s=400.0)  # type: ignore[arg-type]  # a batch
+    assert [(one.name, one.kind) for one in found] == [
+        ("a MicroBatchScan 1", OperatorKind.CONTINUOUS),
+        ("a MicroBatchScan 2", OperatorKind.CONTINUOUS),
+        ("a StreamingSymmetricHashJoin", OperatorKind.JOIN),
+        ("a StateStoreSave", OperatorKind.WINDOW),
+    ]
 
 
 def test_what_is_not_known_stays_unknown() -> None:

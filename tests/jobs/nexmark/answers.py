@@ -49,7 +49,11 @@ class Answer:
 
     sql: str
     drops: bool = False
-    """Events that the watermark had passed when they came do not count: the query keeps state by their time."""
+    """Events do not count that the watermark had passed when they came: the query forgets by event time.
+
+    The others either keep nothing or keep it for ever, by keys that are no event time (the unbounded joins q3 and q20,
+    the running counts and ranks q12 and q15-q19). There Spark has no reason to drop an event, however late.
+    """
 
 
 ANSWERS: Mapping[str, Answer] = types.MappingProxyType(

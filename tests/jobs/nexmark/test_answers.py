@@ -21,16 +21,7 @@ from tidewise.jobs.query import Query
 
 pytestmark = pytest.mark.xdist_group("jobs")
 
-FILES = 4
 WINDOW = datetime.timedelta(seconds=10)
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """All events, in the order in which they come."""
-    folder = tmp_path_factory.mktemp("nexmark") / "records"
-    write_in_order(folder, made().events, files=FILES)
-    return sorted(folder.iterdir())
 
 
 def last_said(rows: Rows, key: Sequence[str]) -> Rows:
@@ -66,14 +57,16 @@ def test_every_query_has_an_answer() -> None:
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))
 def test_the_answer_is_right_over_a_stop_and_with_other_state_partitions(
-    spark: SparkSession, tmp_path: Path, files: list[Path], query: Query
+    spark: SparkSession, tmp_path: Path, query: Query
 ) -> None:
     records, given = tmp_path / "records", started(tmp_path, query)
-    come(files[: FILES // 2], records)
+    write_in_order(tmp_path / "all", made().events, files=3)
+    *first, last = sorted((tmp_path / "all").iterdir())
+    come(first, records)
     to_the_end(query.make(reading(spark, KIND, records)), given, output_mode=query.output_mode)
     if query.stores:
         spark._streamingCheckpointManager.repartition(str(given.checkpoint), 3)
-    come(files[FILES // 2 :], records)
+    come([last], records)
     done = to_the_end(query.make(reading(spark, KIND, records)), given, output_mode=query.output_mode)
     assert {state["numShufflePartitions"] for state in progress(done)[-1]["stateOperators"]} == (
         {3} if query.stores else set()
@@ -85,10 +78,10 @@ def test_the_answer_is_right_over_a_stop_and_with_other_state_partitions(
 @pytest.mark.parametrize("partitions", [1, 5])
 @pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))
 def test_the_answer_is_right_with_the_other_store_and_a_batch_cut_short(
-    spark: SparkSession, tmp_path: Path, files: list[Path], query: Query, partitions: int
+    spark: SparkSession, tmp_path: Path, query: Query, partitions: int
 ) -> None:
     records, given = tmp_path / "records", started(tmp_path, query, store="hdfs", partitions=partitions)
-    come(files, records)
+    write_in_order(records, made().events, files=6)
     stop_in_a_batch(query.make(reading(spark, KIND, records)), given, output_mode=query.output_mode)
     to_the_end(query.make(reading(spark, KIND, records)), given, output_mode=query.output_mode)
     assert_right(query, given)

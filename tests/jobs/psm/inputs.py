@@ -27,7 +27,7 @@ LATE = Disorder(share=0.3, most_s=3.5)
 
 _TIME_STEP_US = 250_000
 _MANY_CLICKS = 4
-_HELD_BACK_OF, _HELD_BACK_IN, _HELD_BACK_FOR = TOTAL // 8, 3, 6 * TOTAL // 8
+_HELD_BACK_OF, _HELD_BACK_IN, _HELD_BACK_FOR = TOTAL // 8, 3, 7 * TOTAL // 8
 """Of the first burst one in three events comes so many events later, when the watermark has long passed its windows."""
 _FLUSH_AT = BEGIN + datetime.timedelta(hours=2)
 

@@ -7,27 +7,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.jobs.real_time import CORES, assert_as_told, fill
+from tests.jobs.real_time import assert_as_told, fill
 from tests.kafka.brokers import broker
 from tidewise.jobs.psm.__main__ import KIND
 from tidewise.jobs.psm.queries import QUERIES
 from tidewise.jobs.query import Query
 from tidewise.kafka.broker import LocalBroker
-from tidewise.kafka.jars import resolve, spark_connector
 
 __all__ = ["broker"]
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("jobs")]
-
-
-@pytest.fixture(scope="module")
-def jars() -> tuple[Path, ...]:
-    return resolve(spark_connector())
-
-
-@pytest.fixture(scope="module")
-def cores() -> int:
-    return CORES
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import Any
 from tidewise.core import Configuration, JobStatus, Observation
 from tidewise.engines.spark.event_log import STREAMING, Event, EventLog
 from tidewise.engines.spark.latency import LatencyChoice
-from tidewise.engines.spark.operators import StageSample
+from tidewise.engines.spark.operators import StageSample, logged_operators
 from tidewise.engines.spark.progress import BatchProgress, UnreadableProgressError, parse_progress
 from tidewise.engines.spark.reports import ExecutorSample, Reporter
 
@@ -329,6 +329,7 @@ class LoggedJob:
         stage.sample = StageSample(
             stage_id=int(info["Stage ID"]),
             name=str(info.get("Stage Name", "")),
+            operators=logged_operators(info.get("RDD Info") or ()),
             seconds=max(0.0, (float(info["Completion Time"]) - float(info["Submission Time"])) / 1e3),
             tasks=int(info["Number of Tasks"]),
             rows=stage.rows,

@@ -427,6 +427,7 @@ def _stage(entry: Mapping[str, Any]) -> StageSample:
     return StageSample(
         stage_id=int(entry["stage"]),
         name=str(entry["name"]),
+        operators=tuple(str(operator) for operator in entry.get("operators", ())),
         seconds=max(0.0, ((entry["ended_ms"] or 0) - (entry["began_ms"] or 0)) / 1000),
         tasks=int(entry["tasks"]),
         rows=int(entry["rows"]),

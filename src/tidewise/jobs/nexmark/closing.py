@@ -3,7 +3,8 @@
 An auction is a session of its number, from its opening until its end, and so is each bid, for a moment. Spark makes one
 session of those that touch. So a session with an auction in it holds the bids made while that was open, and no others,
 in whatever order they came, and the watermark closes it when the auction is over. Other bids stay by themselves, and
-leave with the watermark too.
+leave with the watermark too. An auction that comes when the watermark has passed its opening, but not its end, still
+counts, with those of its bids that have not left.
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ def q6(read: Read) -> DataFrame:
     Spark has no windows over rows in streams, so transformWithState keeps the last prices of each seller. The watermark
     closes auctions in the order in which they end; those of one batch are put in order.
     """
-    paid = _prices(read).select("seller", "id", "expires", "price").groupBy("seller")
-    told = "seller bigint, auction bigint, closed_at timestamp, average double"
-    return paid.transformWithState(LastAverage(), told, "append", "none")
+    paid = _prices(read).selectExpr("seller", "id", "unix_micros(expires) AS ends_us", "price").groupBy("seller")
+    averages = paid.transformWithState(
+        LastAverage(), "seller bigint, auction bigint, ends_us bigint, average double", "append", "none"
+    )
+    return averages.selectExpr("seller", "auction", "timestamp_micros(ends_us) AS closed_at", "average")
 
 
 def q9(read: Read) -> DataFrame:
@@ -127,9 +130,9 @@ class LastAverage(StatefulProcessor):
         timerValues: TimerValues,  # noqa: ARG002, N803 - Spark's signature
     ) -> Iterator[Row]:
         (last,) = self._last.get() or ([],)
-        for expires, auction, price in sorted((row.expires, row.id, row.price) for row in rows):
+        for ends_us, auction, price in sorted((row.ends_us, row.id, row.price) for row in rows):
             last = [*last, price][-LAST:]
-            yield Row(seller=key[0], auction=auction, closed_at=expires, average=sum(last) / len(last))
+            yield Row(seller=key[0], auction=auction, ends_us=ends_us, average=sum(last) / len(last))
         self._last.update((last,))
 
     def close(self) -> None:

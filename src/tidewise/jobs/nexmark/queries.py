@@ -30,7 +30,8 @@ _UNION_LIVE = (
 _SESSIONS = (
     "Spark forgets long auctions too early where a join is bound by the end of each. Here an auction is a session that "
     "lasts until its end, and a bid is one that lasts a moment; Spark makes one session of those that touch, which are "
-    "the bids made while the auction was open, and the watermark closes it when the auction is over."
+    "the bids made while the auction was open, and the watermark closes it when the auction is over. Of an auction "
+    "that comes too late, but before its end, only the bids count that the watermark has not passed."
 )
 _NO_DISTINCT = (
     "Spark counts nothing that is distinct ('Distinct aggregations are not supported on streaming "
@@ -72,9 +73,9 @@ QUERIES: Mapping[str, Query] = types.MappingProxyType(
                 sentence="The auctions that got the most bids in ten seconds, anew every two seconds.",
                 make=windows.q5,
                 real_time=_CHAIN_LIVE,
-                reshaped="The definition joins the counts of a window with the highest of them, which finds nothing in "
-                "Spark where both come from one stream. Here a second aggregation follows the first, which gives it "
-                "all counts of a window at once, when the watermark closes it.",
+                reshaped="The definition joins the counts of a window with the highest of them, for which Spark counts "
+                "all bids twice and keeps the counts of both. Here a second aggregation follows the first, which gives "
+                "it all counts of a window at once, when the watermark closes it.",
             ),
             Query(
                 name="q6",
