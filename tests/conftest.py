@@ -6,6 +6,8 @@ settings.register_profile(
     "patient",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    derandomize=True,  # a build must not fail on Tuesdays; to draw anew: pytest --hypothesis-profile=default
+    derandomize=True,  # a build must not fail on Tuesdays; `make soak` draws anew, and more
+    max_examples=40,
 )
+settings.register_profile("thorough", settings.get_profile("patient"), derandomize=False, max_examples=400)
 settings.load_profile("patient")

@@ -123,6 +123,7 @@ def check_another_session_is_seen(one: Driver, first_application: str) -> None:
     assert len(one.ear.of_kind("hello")) == 2, "lines are lost and made anew"
 
 
+@pytest.mark.soak
 def test_a_program_that_waits_for_any_of_two_queries(tmp_path: Path) -> None:
     with driver("two_queries.py", tmp_path, commit_interval_s=0.2, conf={"spark.sql.shuffle.partitions": "1"}) as one:
         assert one.wait_to_say("waits") == "waits 2"

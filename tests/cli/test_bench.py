@@ -31,6 +31,7 @@ class Fake:
 @pytest.fixture
 def cli(tidewise: Tidewise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tidewise:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
 
     @contextmanager
     def spark(*_: object) -> Iterator[Fake]:
@@ -63,7 +64,7 @@ def test_json_is_one_document_that_is_kept_as_well(cli: Tidewise, tmp_path: Path
     assert told == json.loads((tmp_path / "mine" / "bench.json").read_text(encoding="utf-8"))
     assert told["settings"]["events_per_s"] == 200.0
     (query,) = told["queries"]
-    assert query["events_per_s_per_core"] == pytest.approx(300_000 / 3.0)
+    assert query["events_per_s_per_core"] == pytest.approx(500_000 / 3.0)
     assert [stage["name"] for stage in query["stages"]] == ["MicroBatchScan", "StateStoreSave"]
 
 
@@ -71,7 +72,7 @@ def test_a_query_that_fails_has_its_reason_in_its_row_and_the_others_theirs(cli:
     code, out, err = cli("nexmark", "--queries", "q2,q0", "--repeats", "1")
     assert code == 1
     assert "warm-up, q2: failed: no such column" in err.splitlines()
-    assert "repeat 1, q0: 2 s, 100,000 events/s per core" in err.splitlines()
+    assert "repeat 1, q0: 2 s, 166,667 events/s per core" in err.splitlines()
     (row,) = (line for line in out.splitlines() if line.startswith(" q2"))
     assert row.rstrip().endswith("no such column")
     assert "q2 failed: no such column" in out.splitlines()

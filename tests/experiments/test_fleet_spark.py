@@ -20,12 +20,14 @@ from tidewise.core.telemetry import ChangeRow, Envelope, RecoveryRow, ReportRow,
 from tidewise.experiments.fleet_backtest import FleetBacktestSettings, backtest_fleet, fleet_summary
 from tidewise.experiments.fleet_fit import fit_fleet, fitted_job, read_model
 from tidewise.experiments.fleet_generate import KINDS, generated_job, write_fleet
-from tidewise.experiments.fleet_samples import samples_of
+from tidewise.experiments.fleet_samples import all_columns, samples_of
 from tidewise.experiments.fleet_tables import OBSERVATIONS, open_fleet
 from tidewise.experiments.fleet_warm_start import JobTraits, known_traits, warm_physics
 from tidewise.experiments.history import ReportName, report_history
 from tidewise.experiments.telemetry_forecasts import HORIZONS_S
 from tidewise.pipeline.context import spark_session
+from tidewise.pipeline.job_files import buckets_in, listed
+from tidewise.pipeline.job_rows import IS_WHOLE, Thinning, rows_of
 from tidewise.pipeline.telemetry_stream import FolderSource, run_stream
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -158,6 +160,19 @@ def test_a_generated_fleet_reads_as_a_table_and_is_the_same_for_the_same_seed(
     }
     assert one.where("load_per_s < 0 or busy_share > 1 or executors < 1 or running_s != 60").count() == 0
     assert {str(row[0]) for row in one.select("day").distinct().collect()} == {"2026-01-01", "2026-01-02"}
+
+
+def test_rows_read_from_the_files_are_those_of_the_view(spark: SparkSession, tables: Path) -> None:
+    looks, everything = all_columns(), Thinning(newest_s=1e9, whole=1_000_000)
+    found: dict[tuple[str, int, int], dict[str, object]] = {}
+    for bucket in buckets_in(tables, OBSERVATIONS):
+        for job, rows in rows_of(bucket, listed(bucket).jobs, thinning=everything, wanted=looks.wanted):
+            found |= {(job, row["window_start_unix_s"], row["executors"]): row for row in rows.to_pylist()}
+    view = [row.asDict() for row in open_fleet(spark, tables)[OBSERVATIONS].collect()]
+    assert len(view) == len(found) == 6 * _MINUTES
+    for row in view:
+        same = found[row["job"], row["window_start_unix_s"], row["executors"]]
+        assert same == pytest.approx({name: row[name] for name in same if name != IS_WHOLE} | {IS_WHOLE: True})
 
 
 def test_models_of_a_generated_fleet_find_what_it_was_made_of(spark: SparkSession, tmp_path: Path) -> None:

@@ -277,6 +277,7 @@ def test_on_spark_the_runs_are_those_of_this_process(tmp_path: Path) -> None:
     assert [one.done for one in seen if not one.checking] == sorted(one.done for one in seen if not one.checking)
 
 
+@pytest.mark.soak
 @pytest.mark.xdist_group("spark")
 def test_on_spark_an_impossible_promise_leaves_nothing_behind(tmp_path: Path) -> None:
     impossible = GOOD.replace('latency_p95 = "3s"', 'latency_p95 = "100ms"')

@@ -57,6 +57,19 @@ def test_saved_and_loaded_it_says_and_learns_the_same(model: str, rates: list[fl
     assert forecaster.save() == other.save()
 
 
+def test_a_history_learnt_at_once_is_what_was_learnt_report_by_report() -> None:
+    rates = [100.0 + 30.0 * (number % 20 == 0) + number for number in range(200)]
+    reports = minutes(rates)
+    one = RollingForecaster(name="ensemble", members=ENSEMBLE)
+    taught(one, reports[:150] + reports[153:])
+    other = RollingForecaster(name="ensemble", members=ENSEMBLE)
+    taught(other, minutes([7.0] * 10))  # which is forgotten
+    rates[150:153] = [math.nan] * 3
+    other.learn_samples(np.array(rates), end_s=reports[-1].time_s)
+    assert other.save() == one.save()
+    assert other.forecast(horizon_s=600.0, step_s=60.0) == one.forecast(horizon_s=600.0, step_s=60.0)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_what_it_keeps_is_bounded(model: str) -> None:
     forecaster = make_forecaster(model)

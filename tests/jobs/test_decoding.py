@@ -148,7 +148,9 @@ def test_of_a_huge_value_only_the_beginning_is_kept(spark: SparkSession) -> None
     assert (row.reason, bytes(row.value)) == ("oversized: 1000 bytes, 100 or more", b"x" * 100)
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "ysb" else pytest.mark.soak) for name in sorted(KINDS)]
+)
 def test_a_stream_goes_on_over_broken_records(spark: SparkSession, tmp_path: Path, name: str) -> None:
     check_stream(spark, tmp_path, KINDS[name], "json")
 

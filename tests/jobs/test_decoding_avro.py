@@ -53,6 +53,8 @@ def test_a_record_needs_the_columns_of_its_type_only(spark: SparkSession) -> Non
     assert reasons(spark, [value for value, _ in cases], KINDS["psm"], "avro") == [reason for _, reason in cases]
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "nexmark" else pytest.mark.soak) for name in sorted(KINDS)]
+)
 def test_a_stream_goes_on_over_broken_records(spark: SparkSession, tmp_path: Path, name: str) -> None:
     check_stream(spark, tmp_path, KINDS[name], "avro")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tidewise.core import BadInputError
 from tidewise.jobs.measure import Measuring, _reason, queries_of
 from tidewise.jobs.measure_request import BENCHMARKS, RunRequest
 
@@ -77,6 +78,12 @@ def test_of_a_traceback_the_last_line_is_told() -> None:
     assert _reason(RuntimeError(failure)) == "ValueError: no such price"
     assert _reason(RuntimeError("[STREAM_FAILED] Query [id = 1] terminated with exception: no disk\nmore")) == "no disk"
     assert _reason(RuntimeError()) == "RuntimeError"
+    assert _reason(KeyError("price")) == "KeyError: 'price'"
+    of_java = RuntimeError(
+        "An error occurred while calling o12.start.\n: java.io.IOException: no disk\n\tat org.apache"
+    )
+    assert _reason(of_java) == "java.io.IOException: no disk"
+    assert _reason(BadInputError("no such price")) == "no such price"
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)

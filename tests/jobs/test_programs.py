@@ -43,7 +43,7 @@ def stream(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
     return records_of(spark, given, KINDS["clicks"])
 
 
-@pytest.mark.parametrize("sink", ["files", "foreachbatch"])
+@pytest.mark.parametrize("sink", [pytest.param("files", marks=pytest.mark.soak), "foreachbatch"])
 def test_batches_are_bounded_and_every_record_arrives_once(spark: SparkSession, file: Path, sink: str) -> None:
     given = options(file, "--sink", sink, "--max-records-per-batch", "15000")
     query = to_the_end(ordinals(stream(spark, given), state_mib=0), given)

@@ -62,7 +62,7 @@ def test_the_page_needs_nothing_else_and_shows_every_query_figure_and_operator(f
 
 def test_the_sentences_say_how_it_was_measured_and_what_came(found: QueryBench) -> None:
     assert bench_facts(found) == (
-        "300,000 events in 6 batches · 2,000 events in each second of their own time · "
+        "300,000 events in 5 batches · 2,000 events in each second of their own time · "
         "3 repeats, in turn, after one that does not count · local[2], 2 GiB of memory · "
         "state in rocksdb, 2 partitions · events made by the embedded source · "
         "results thrown away, but for those of queries about files · "

@@ -164,9 +164,10 @@ def _telling(settings: BenchSettings, *, quiet: bool) -> Iterator[Telling]:
         return
     count = len(settings.queries)
     print_sentence(
-        f"{count} {'query' if count == 1 else 'queries'} of {settings.events:,} events, {settings.repeats} times after "
-        f"a warm-up, on {settings.cores} cores: about {format_duration(_round_s(settings.expected_s))}; Ctrl-C keeps "
-        "what is measured",
+        f"{count} {'query' if count == 1 else 'queries'} of {settings.events:,} events, {settings.repeats} "
+        f"{'time' if settings.repeats == 1 else 'times'} after a warm-up, on {settings.cores} "
+        f"{'core' if settings.cores == 1 else 'cores'}: about {format_duration(_round_s(settings.expected_s))}; Ctrl-C "
+        "keeps what is measured",
         errors,
     )
     if not errors.is_terminal:

@@ -28,7 +28,7 @@ SOURCES = ("embedded", "kafka")
 STATE_STORES = ("rocksdb", "hdfs")
 Say = Callable[[str], None]
 
-EVENTS, BATCHES, REPEATS, MEMORY_MIB, AT_MOST_S = 300_000, 6, 3, 2048, 600.0
+EVENTS, BATCHES, REPEATS, MEMORY_MIB, AT_MOST_S = 500_000, 5, 3, 2048, 600.0
 """Unless it is said."""
 RUNS_NAME = "runs.jsonl"
 LOG_NAME = "spark.log"
@@ -39,7 +39,7 @@ EVENTS_PER_S = {"nexmark": 2_000.0, "psm": 200.0}
 _MOST = {"events": 10**9, "batches": 1_000, "repeats": 1_000, "state_partitions": 1_024, "cores": 1_024}
 _LEAST_MIB = 512
 """Less, and Spark refuses to start."""
-_START_S, _RUN_S, _BATCH_S, _EVENTS_PER_S = 15.0, 1.0, 0.35, 60_000.0
+_START_S, _RUN_S, _BATCH_S, _EVENTS_PER_S = 15.0, 1.0, 0.35, 100_000.0
 """What to tell of how long it may take: roughly so on two cores of a small machine."""
 
 

@@ -94,7 +94,8 @@ def _fixed_s(few: Answer) -> float | None:
 
 def _largest(batches: Sequence[BatchProgress]) -> tuple[StateSize, ...]:
     """After the batch that left most rows, by operator."""
-    largest = max((batch for batch in batches if batch.state), key=lambda batch: batch.state_rows or 0, default=None)
+    with_state = [batch for batch in batches if batch.state]
+    largest = max(with_state, key=lambda batch: (batch.state_rows or 0, batch.state_bytes or 0), default=None)
     if largest is None:
         return ()
     return tuple(StateSize(operator=one.name, rows=one.rows, memory_bytes=one.memory_bytes) for one in largest.state)

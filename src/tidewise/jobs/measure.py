@@ -35,9 +35,12 @@ from tidewise_agent.jvm import DriverJvm
 _CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 _FILES = "files"
 _MOST_STAGES = 5_000
-_CAUSE = re.compile(r"terminated with exception: (.*)", re.DOTALL)
+_CAUSE = re.compile(r"(?:terminated with exception: |An error occurred while calling \S+\n: )(.*)", re.DOTALL)
+"""What Spark and Py4J write before the reason."""
 _OF_PYTHON = re.compile(r"^\w[\w.]*(?:Error|Exception): .+$", re.MULTILINE)
 """The last line of a traceback."""
+_OF_JAVA = re.compile(r"An error occurred while calling .*\n: (?:\w+\.)*(.+)")
+"""How Py4J tells a failure that PySpark has no words for."""
 _WORDS = 300
 """How much of a failure is told."""
 
@@ -70,10 +73,8 @@ class Measuring:
             if request.repartition is not None:
                 return self._repartitioned(request.repartition, place)
             return self._run(request, place)
-        except (PySparkException, TidewiseError) as error:
-            return {"error": _reason(error)}
         except Exception as error:  # noqa: BLE001 - whatever a query fails by is its answer, and the next one goes on
-            return {"error": f"{type(error).__name__}: {_reason(error)}"}
+            return {"error": _reason(error)}
         finally:
             if checkpoint is not None:
                 shutil.rmtree(checkpoint, ignore_errors=True)
@@ -142,10 +143,12 @@ def _size(folder: Path) -> int:
 def _reason(error: Exception) -> str:
     """The first line of what is behind it, without the names that Spark gives to what failed; of Python its last."""
     found = _CAUSE.search(str(error))
-    text = (found[1] if found else str(error)).strip()
+    text = found[1] if found else str(error)
     of_python = _OF_PYTHON.findall(text) if "Traceback (most" in text else []
-    text = of_python[-1] if of_python else text
-    return " ".join(text.partition("\n")[0].split())[:_WORDS] or type(error).__name__
+    reason = " ".join((of_python[-1] if of_python else text.strip().partition("\n")[0]).split())[:_WORDS]
+    if found is not None or isinstance(error, PySparkException | TidewiseError):
+        return reason
+    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -31,7 +31,7 @@ _END_S = 60.0
 """How long Java may take to end by itself."""
 _LOOPBACK = ("127.0.0.1", "localhost")
 _MASTER = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|spark://[^:,]+:\d+(,[^:,]+:\d+)*|yarn|k8s://.+")
-_CAUSE = re.compile(r"^(?:\w+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
+_CAUSE = re.compile(r"^(?:: )?(?:\w+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
 
 
 @contextmanager

@@ -24,6 +24,8 @@ from tidewise.report.query_table import (
 
 TITLES = {"nexmark": "Nexmark", "psm": "The price search machine"}
 _BAR_HEIGHT = 26
+_LEGEND_HEIGHT = 60
+"""Names of operators are long: a narrow screen shows them in several lines."""
 _WORDS = ' class="words"'
 
 
@@ -35,10 +37,11 @@ def bench_title(bench: QueryBench) -> str:
 def bench_facts(bench: QueryBench) -> str:
     """How it was measured, in one line."""
     settings = bench.settings
+    repeats = "repeat" if settings.repeats == 1 else "repeats"
     facts = [
         f"{settings.events:,} events in {settings.batches} batches",
         f"{settings.events_per_s:,g} events in each second of their own time",
-        f"{settings.repeats} repeats, in turn, after one that does not count",
+        f"{settings.repeats} {repeats}, in turn, after one that does not count",
         f"local[{settings.cores}], {format_memory(settings.memory_mib)} of memory",
         f"state in {settings.state_store}, {settings.state_partitions} partitions",
         {"embedded": "events made by the embedded source", "kafka": "events read from Kafka on the same machine"}[
@@ -69,11 +72,10 @@ def bench_headlines(bench: QueryBench) -> list[str]:
             else f"between {duration(fixed[least])} ({least}) and {duration(fixed[most])} ({most})"
         )
         said.append(f"A batch of {FEW_EVENTS} events takes {between}: what it costs before its first event.")
-    held = {query.name: query.state_bytes for query in bench.queries if query.state_bytes is not None}
-    if held:
-        most = max(held, key=lambda name: held[name])
-        rows = next(query.state_rows for query in bench.queries if query.name == most)
-        said.append(f"{most} keeps the most state: {rows:,} rows, {size(held[most])}.")
+    largest = max(bench.queries, key=lambda query: query.state_rows or 0)
+    if largest.state_rows is not None and largest.state_bytes is not None:
+        held = f"{largest.state_rows:,} rows, {size(largest.state_bytes)}"
+        said.append(f"{largest.name} keeps the most state: {held}.")
     return said
 
 
@@ -243,7 +245,7 @@ def _operators(queries: Sequence[QueryFigures]) -> Figure:
     names = [query.name for query in queries][::-1]
     kinds = dict.fromkeys(_kind(stage.name) for query in queries for stage in query.stages)
     hues = palette.colours(kinds)
-    figure = bare(110 + _BAR_HEIGHT * len(queries))
+    figure = bare(90 + _LEGEND_HEIGHT + _BAR_HEIGHT * len(queries))
     for kind in kinds:
         figure.add_bar(
             x=[sum(one.run_s for one in query.stages if _kind(one.name) == kind) for query in queries][::-1],
@@ -253,6 +255,7 @@ def _operators(queries: Sequence[QueryFigures]) -> Figure:
             marker={"color": hues[kind]},
         )
     figure.update_layout(barmode="stack", showlegend=True)
+    figure.layout.margin.t += _LEGEND_HEIGHT
     figure.update_xaxes(title="seconds in tasks", rangemode="tozero")
     return Figure(
         title="Where the time goes",

@@ -153,6 +153,7 @@ def test_a_dead_worker_is_started_anew(cluster: LocalCluster) -> None:
         cluster.restart_worker(2)
 
 
+@pytest.mark.soak
 def test_down_ends_what_is_frozen_and_an_application_that_runs(tmp_path: Path) -> None:
     folder = tmp_path / "own"
     cluster = LocalCluster.up(folder, workers=1, slots_per_worker=1, memory_mib_per_worker=1024)

@@ -1,4 +1,7 @@
-"""Queries that count per day. No watermark closes a day: its counts stay right however late a bid comes."""
+"""Queries that count per day. No watermark closes a day: its counts stay right however late a bid comes.
+
+With one, Spark would look through the state of the whole day in every batch, for what could be forgotten.
+"""
 
 from __future__ import annotations
 
