@@ -76,7 +76,8 @@ def test_of_a_traceback_the_last_line_is_told() -> None:
         'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: no such price\n\n\tat org.apache'
     )
     assert _reason(RuntimeError(failure)) == "ValueError: no such price"
-    assert _reason(RuntimeError("[STREAM_FAILED] Query [id = 1] terminated with exception: no disk\nmore")) == "no disk"
+    other = "[STREAM_FAILED] Query [id = 1] terminated with exception: no disk SQLSTATE: 0A000 SQLSTATE: XXKST\nmore"
+    assert _reason(RuntimeError(other)) == "no disk"
     assert _reason(RuntimeError()) == "RuntimeError"
     assert _reason(KeyError("price")) == "KeyError: 'price'"
     of_java = RuntimeError(

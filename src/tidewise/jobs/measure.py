@@ -41,6 +41,7 @@ _OF_PYTHON = re.compile(r"^\w[\w.]*(?:Error|Exception): .+$", re.MULTILINE)
 """The last line of a traceback."""
 _OF_JAVA = re.compile(r"An error occurred while calling .*\n: (?:\w+\.)*(.+)")
 """How Py4J tells a failure that PySpark has no words for."""
+_STATE = re.compile(r"(?: SQLSTATE: \w+)+$")
 _WORDS = 300
 """How much of a failure is told."""
 
@@ -142,10 +143,11 @@ def _size(folder: Path) -> int:
 
 def _reason(error: Exception) -> str:
     """The first line of what is behind it, without the names that Spark gives to what failed; of Python its last."""
-    found = _CAUSE.search(str(error))
+    found = _CAUSE.search(str(error)) or _OF_JAVA.search(str(error))
     text = found[1] if found else str(error)
     of_python = _OF_PYTHON.findall(text) if "Traceback (most" in text else []
-    reason = " ".join((of_python[-1] if of_python else text.strip().partition("\n")[0]).split())[:_WORDS]
+    line = of_python[-1] if of_python else text.strip().partition("\n")[0]
+    reason = _STATE.sub("", " ".join(line.split()))[:_WORDS]
     if found is not None or isinstance(error, PySparkException | TidewiseError):
         return reason
     return f"{type(error).__name__}: {reason}" if reason else type(error).__name__

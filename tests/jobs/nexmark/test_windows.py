@@ -20,7 +20,7 @@ def highest(spark: SparkSession, ties: int) -> DataFrame:
     """What q7 says of so many bids at the highest price, and some lower ones."""
     prices = [*range(MOST_TIES), *([1000] * ties)]
     columns = {"event_time": [AT] * len(prices), "event_type": ["bid"] * len(prices), "price": prices}
-    columns |= dict.fromkeys(("auction", "bidder"), list(range(len(prices)))) | {"extra": ["x"] * len(prices)}
+    columns |= {"auction": list(range(len(prices))), "bidder": list(range(len(prices))), "extra": ["x"] * len(prices)}
     bids = spark.createDataFrame(pa.table(columns))
     return q7(lambda: bids)
 
