@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.page import table
+from tidewise.core import PermanentError
 from tidewise.experiments.query_figures import RunFigures, batch_durations_s, run_figures
 from tidewise.experiments.query_process import Answer, QueryProcess, conf_of
 from tidewise.experiments.spark_run import check_spark
@@ -20,6 +21,7 @@ from tidewise.report.query_table import duration, size
 _PARTITIONS, _MORE_PARTITIONS = 4, 8
 _BATCHES = 6
 _FEW = 100
+_RESTARTS = 3
 _MEMORY_MIB = 3072
 _AT_MOST_S = 300.0
 _STORES = ("hdfs", "rocksdb", "rocksdb, no changelog")
@@ -43,12 +45,12 @@ class _Case:
 
 
 _CASES = (
-    _Case(benchmark="nexmark", query="q4", events=240_000, events_per_s=20_000.0),
-    _Case(benchmark="nexmark", query="q5", events=240_000, events_per_s=20_000.0),
-    _Case(benchmark="nexmark", query="q8", events=480_000, events_per_s=60_000.0),
-    _Case(benchmark="nexmark", query="q9", events=240_000, events_per_s=20_000.0),
-    _Case(benchmark="psm", query="q2", events=240_000, events_per_s=200.0),
-    _Case(benchmark="psm", query="q4", events=240_000, events_per_s=200.0),
+    _Case(benchmark="nexmark", query="q4", events=600_000, events_per_s=50_000.0),
+    _Case(benchmark="nexmark", query="q5", events=600_000, events_per_s=50_000.0),
+    _Case(benchmark="nexmark", query="q8", events=900_000, events_per_s=100_000.0),
+    _Case(benchmark="nexmark", query="q9", events=600_000, events_per_s=50_000.0),
+    _Case(benchmark="psm", query="q2", events=600_000, events_per_s=200.0),
+    _Case(benchmark="psm", query="q4", events=600_000, events_per_s=200.0),
 )
 
 
@@ -57,7 +59,10 @@ class _Price:
     case: _Case
     store: str
     run: RunFigures | None
-    load_s: float | None = None
+    empty_s: float | None = None
+    """The first batch after a restart with hardly any state."""
+    loaded_s: float | None = None
+    """The same with all of it."""
     repartition_s: float | None = None
     error: str | None = None
 
@@ -91,42 +96,50 @@ def _of_benchmark(benchmark: str, cases: Sequence[_Case], folder: Path) -> list[
 
 def _filled(process: QueryProcess, case: _Case, store: str, folder: Path) -> _Price:
     """Once with few events, so that it is warm, and then to the end."""
-    process.ask(_request(case, store, events=3 * _FEW, in_batch=_FEW))
-    answer = process.ask(
-        replace(
-            _request(case, store, events=case.events, in_batch=case.events // _BATCHES),
-            checkpoint=str(_checkpoint(case, store, folder)),
-        )
-    )
-    _tell(case, store, "filled", answer)
-    if "error" in answer:
-        return _Price(case=case, store=store, run=None, error=str(answer["error"]))
+    try:
+        _seen(process, _request(case, store, events=3 * _FEW, in_batch=_FEW), "warm-up")
+        request = _request(case, store, events=case.events, in_batch=case.events // _BATCHES)
+        answer = _seen(process, replace(request, checkpoint=str(_checkpoint(case, store, folder))), "filled")
+    except PermanentError as error:
+        return _Price(case=case, store=store, run=None, error=str(error))
     return _Price(case=case, store=store, run=run_figures(answer, None))
 
 
 def _moved(process: QueryProcess, price: _Price, folder: Path) -> _Price:
-    """The first batch of a process that has to load the state, less that of one that has none to load."""
-    case, store = price.case, price.store
-    few = _request(case, store, events=3 * _FEW, in_batch=_FEW)
-    process.ask(few)
-    empty = process.ask(few)
-    checkpoint = str(_checkpoint(case, store, folder))
-    more = replace(_request(case, store, events=case.events + 3 * _FEW, in_batch=_FEW), checkpoint=checkpoint)
-    loaded = process.ask(more)
-    _tell(case, store, "loaded", loaded)
-    for answer in (empty, loaded):
-        if "error" in answer:
-            return replace(price, error=str(answer["error"]))
-    load_s = max(0.0, batch_durations_s(loaded)[0] - batch_durations_s(empty)[0])
-    if store == "hdfs":
-        return replace(price, load_s=load_s)
-    cut = process.ask(replace(more, repartition=_MORE_PARTITIONS))
-    _tell(case, store, "cut anew", cut)
-    # It counts only if the query goes on with it.
-    after = cut if "error" in cut else process.ask(replace(more, events=case.events + 6 * _FEW))
-    if "error" in after:
-        return replace(price, load_s=load_s, error=f"after cutting anew: {after['error']}")
-    return replace(price, load_s=load_s, repartition_s=float(cut["seconds"]))
+    """What a restart takes where the state has to be loaded, and where there is hardly any; and then cut it anew."""
+    case, store, place = price.case, price.store, _checkpoint(price.case, price.store, folder)
+    scratch = place.with_name(f"{place.name}-scratch")
+    try:
+        _seen(process, replace(_request(case, store, events=_FEW, in_batch=_FEW), checkpoint=str(scratch)), "begun")
+        price = replace(price, empty_s=_restart_s(process, case, store, scratch, _FEW))
+        price = replace(price, loaded_s=_restart_s(process, case, store, place, case.events))
+        if store == "hdfs":
+            return price
+        read = case.events + _RESTARTS * _FEW
+        more = replace(_request(case, store, events=read + _FEW, in_batch=_FEW), checkpoint=str(place))
+        cut = _seen(process, replace(more, repartition=_MORE_PARTITIONS), "cut anew")
+        _seen(process, more, "gone on")  # it counts only if the query goes on with it
+    except PermanentError as error:
+        return replace(price, error=str(error))
+    return replace(price, repartition_s=float(cut["seconds"]))
+
+
+def _restart_s(process: QueryProcess, case: _Case, store: str, checkpoint: Path, read: int) -> float:
+    """The first batch of a query that goes on after so many events: the median of several restarts."""
+    requests = [
+        replace(_request(case, store, events=read + restart * _FEW, in_batch=_FEW), checkpoint=str(checkpoint))
+        for restart in range(1, _RESTARTS + 1)
+    ]
+    return median(batch_durations_s(_seen(process, request, "restarted"))[0] for request in requests)
+
+
+def _seen(process: QueryProcess, request: RunRequest, what: str) -> Answer:
+    answer = process.ask(request)
+    came = answer.get("error") or f"{answer['seconds']:.1f} s"
+    print(f"{request.query}, {request.state_store}, {what}: {came}", flush=True)
+    if "error" in answer:
+        raise PermanentError(str(answer["error"]))
+    return answer
 
 
 def _request(case: _Case, store: str, *, events: int, in_batch: int) -> RunRequest:
@@ -146,9 +159,8 @@ def _checkpoint(case: _Case, store: str, folder: Path) -> Path:
     return folder / f"{case.query}-{store.replace(', ', '-').replace(' ', '-')}"
 
 
-def _tell(case: _Case, store: str, what: str, answer: Answer) -> None:
-    came = answer.get("error") or f"{answer['seconds']:.1f} s"
-    print(f"{case.benchmark} {case.query}, {store}, {what}: {came}", flush=True)
+def _shown(seconds: float | None) -> str:
+    return _MISSING if seconds is None else duration(seconds)
 
 
 def _page(prices: Sequence[_Price]) -> str:
@@ -157,7 +169,7 @@ def _page(prices: Sequence[_Price]) -> str:
         name = f"{price.case.benchmark} {price.case.query}"
         run = price.run
         if run is None:
-            costs.append([name, price.store, f"failed: {price.error}", *[_MISSING] * 6])
+            costs.append([name, price.store, f"failed: {price.error}", *[_MISSING] * 7])
             continue
         if price.store == "rocksdb":
             sizes += [[name, one.operator, f"{one.rows:,}", size(one.memory_bytes)] for one in run.state]
@@ -170,20 +182,21 @@ def _page(prices: Sequence[_Price]) -> str:
                 size(run.checkpoint_bytes),
                 duration(run.commit_s),
                 duration(median(run.batches_s)) if run.batches_s else _MISSING,
-                _MISSING if price.load_s is None else duration(price.load_s),
-                (f"failed: {price.error}" if price.error else _MISSING)
-                if price.repartition_s is None
-                else duration(price.repartition_s),
+                _shown(price.loaded_s),
+                _shown(price.empty_s),
+                f"failed: {price.error}" if price.error else _shown(price.repartition_s),
             ]
         )
-    head = ["query", "state store", "rows", "memory", "checkpoint", "commit per batch", "batch", "load", "4 to 8"]
+    head = ["query", "state store", "rows", "memory", "checkpoint", "commit per batch", "batch"]
+    head += ["restart", "with no state", f"{_PARTITIONS} to {_MORE_PARTITIONS}"]
     return (
         f"Each query over events so dense in their own time that hardly any state is let go of, in {_BATCHES} batches, "
         f"{_PARTITIONS} state partitions, local[{os.cpu_count() or 1}]. Memory: as Spark counts it; checkpoint: the "
-        "whole folder, with what old versions left. Commit per batch: of all tasks together, the median batch. Load: "
-        "the first batch of another process that goes on with the checkpoint, less that of a query that begins anew "
-        f"in it. 4 to 8: cutting the state into {_MORE_PARTITIONS} partitions offline, after which the query goes on; "
-        "Spark does that for RocksDB alone.\n\n"
+        "whole folder, with what old versions left. Commit per batch: of all tasks together, the median batch. "
+        f"Restart: the first batch, of {_FEW} events, of another process that goes on with the checkpoint and loads "
+        f"its state, the median of {_RESTARTS}; beside it the same where there is hardly any state. {_PARTITIONS} to "
+        f"{_MORE_PARTITIONS}: cutting the state into so many partitions offline, after which the query went on; Spark "
+        "does that for RocksDB alone.\n\n"
         + table(head, costs)
         + "\n\nThe state by operator, in RocksDB:\n\n"
         + table(["query", "operator", "rows", "memory"], sizes)

@@ -223,8 +223,8 @@ class TestProfilesAnything(OnMutant):
 
 class Slow(Mutant):
     def decide(self, situation: Situation) -> Decision:
-        ends_s = time.perf_counter() + 0.03
-        while time.perf_counter() < ends_s:
+        ends_s = time.process_time() + 0.03
+        while time.process_time() < ends_s:
             pass
         return Keep(reason=WHY)
 

@@ -19,9 +19,11 @@ AT = datetime.datetime(2023, 11, 14, tzinfo=datetime.UTC)
 def highest(spark: SparkSession, ties: int) -> DataFrame:
     """What q7 says of so many bids at the highest price, and some lower ones."""
     prices = [*range(MOST_TIES), *([1000] * ties)]
-    columns = {"event_time": [AT] * len(prices), "event_type": ["bid"] * len(prices), "price": prices}
-    columns |= {"auction": list(range(len(prices))), "bidder": list(range(len(prices))), "extra": ["x"] * len(prices)}
-    bids = spark.createDataFrame(pa.table(columns))
+    rows = [
+        {"event_time": AT, "event_type": "bid", "auction": 1, "bidder": bidder, "price": price, "extra": "x"}
+        for bidder, price in enumerate(prices)
+    ]
+    bids = spark.createDataFrame(pa.Table.from_pylist(rows))
     return q7(lambda: bids)
 
 
