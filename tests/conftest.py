@@ -1,6 +1,10 @@
-"""Hypothesis without a stop-watch: a busy machine must not fail a property that holds."""
+"""One broker for all tests, and Hypothesis without a stop-watch: a busy machine must not fail a property that holds."""
 
 from hypothesis import HealthCheck, settings
+
+from tests.kafka.brokers import broker
+
+__all__ = ["broker"]
 
 settings.register_profile(
     "patient",

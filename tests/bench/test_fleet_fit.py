@@ -8,7 +8,7 @@ import pytest
 
 from bench import fleet_fit
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("spark")]
 
 
 def test_the_section_has_a_row_for_each_fleet_and_says_what_was_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,6 +112,7 @@ def test_without_java_it_says_so(cli: Tidewise, monkeypatch: pytest.MonkeyPatch)
     assert "there is no program bin/java in it" in err
 
 
+@pytest.mark.soak
 @pytest.mark.xdist_group("bench")
 def test_two_queries_on_real_spark(tidewise: Tidewise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

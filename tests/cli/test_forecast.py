@@ -124,6 +124,7 @@ def test_without_pyspark_the_command_that_installs_it_is_told(
     assert err == "tidewise: PySpark is not installed: pip install 'tidewise[spark]'\n"
 
 
+@pytest.mark.soak
 @pytest.mark.xdist_group("spark")
 def test_spark_computes_it_and_says_nothing(trace: str, tmp_path: Path) -> None:
     done = subprocess.run(

@@ -12,14 +12,12 @@ import pytest
 
 from tests.cli.conftest import Tidewise
 from tests.experiments.senders import a_report
-from tests.kafka.brokers import broker
 from tidewise.cli import main
 from tidewise.cli import produce as command
 from tidewise.experiments.produce import Produced, Production
 from tidewise.jobs.schedule import Schedule
 from tidewise.kafka.broker import LocalBroker
 
-__all__ = ["broker"]
 pytestmark = pytest.mark.xdist_group("jobs")
 
 

@@ -175,6 +175,7 @@ def test_rows_read_from_the_files_are_those_of_the_view(spark: SparkSession, tab
         assert same == pytest.approx({name: row[name] for name in same if name != IS_WHOLE} | {IS_WHOLE: True})
 
 
+@pytest.mark.soak
 def test_models_of_a_generated_fleet_find_what_it_was_made_of(spark: SparkSession, tmp_path: Path) -> None:
     write_fleet(tmp_path, jobs=10, windows=900)
     worked = fit_fleet(spark, tmp_path, tmp_path / "models", now_unix_s=1.0)

@@ -15,7 +15,6 @@ from confluent_kafka import Consumer, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kafka.brokers import broker
 from tidewise.core import BadInputError, TemporaryError
 from tidewise.experiments.job_feed import JobFeed
 from tidewise.experiments.load_words import load_of
@@ -28,7 +27,6 @@ from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.sending import SendProgress
 from tidewise.workload import Constant
 
-__all__ = ["broker"]
 pytestmark = pytest.mark.xdist_group("jobs")
 
 BEGAN_S = 1_800_000_000.0

@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 
 from tests.jobs import answers
 from tests.jobs.running import PATIENCE_S, observed, progress, to_the_end
-from tests.kafka.brokers import broker
 from tidewise.experiments.produce import Produced, Production, produce
 from tidewise.jobs import copy, ysb
 from tidewise.jobs.program import keep_dead_letters, options_of, parsed, records_of, session_of, writer_of
@@ -31,8 +30,6 @@ from tidewise.jobs.schedule import Schedule
 from tidewise.kafka import topics
 from tidewise.kafka.broker import LocalBroker
 from tidewise.kafka.client import quiet_settings
-
-__all__ = ["broker"]
 
 pytestmark = pytest.mark.xdist_group("jobs")
 

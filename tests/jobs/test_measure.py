@@ -47,6 +47,7 @@ def test_a_run_tells_its_batches_and_what_its_stages_do(measuring: Measuring) ->
     assert int(str(seen["checkpoint_bytes"])) > 0
 
 
+@pytest.mark.soak
 def test_a_checkpoint_that_is_kept_goes_on_and_can_be_cut_anew(measuring: Measuring, tmp_path: Path) -> None:
     kept = replace(COUNTS, events=1_000, changelog=False, checkpoint=str(tmp_path / "kept"))
     assert "error" not in measuring.answer(kept)

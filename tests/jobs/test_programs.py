@@ -146,7 +146,7 @@ def test_a_program_runs_by_itself_and_ends_after_its_time(tmp_path: Path) -> Non
     write_schedule(file, PAST)
     command = [sys.executable, "-m", "tidewise.jobs.clicks", "--schedule", str(file), "--sink", "files"]
     command += ["--out", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoint")]
-    command += ["--master", "local[2]", "--seconds", "25", "--work", "1"]
+    command += ["--master", "local[2]", "--seconds", "40", "--work", "1"]
     environment = os.environ | {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false pyspark-shell",

@@ -1,4 +1,4 @@
-"""A real broker for tests: import `broker` into a conftest, and every module that asks for it has one of its own."""
+"""A real broker for tests: all that ask for it share one, as it takes seconds of CPU to come up."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tidewise.host.processes import ProcessIdentity, find
 from tidewise.kafka.broker import LocalBroker
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
-    """A broker that runs at the beginning; a test that stops it has to start it again."""
+    """A broker that runs; a test that stops it has to start it again. Topics are everybody's: name yours."""
     folder = tmp_path_factory.mktemp("kafka") / "broker"
     running = LocalBroker.up(folder)
     try:

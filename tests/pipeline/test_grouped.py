@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from tests.pipeline.observation_files import BEGIN_S, TABLE, window, write_observations
 from tidewise.core import BadInputError, PermanentError, TemporaryError
 from tidewise.pipeline import action
-from tidewise.pipeline.context import spark_session
 from tidewise.pipeline.grouped import Looks, _tasks, each_job
 from tidewise.pipeline.job_files import START, Bucket, Listed, Wanted
 from tidewise.pipeline.job_rows import Thinning
@@ -28,13 +27,11 @@ SCHEMA = "rows int, first_s bigint, last_s bigint"
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("local[2]") as session:
-        session.conf.set("spark.sql.shuffle.partitions", "2")
-        session.range(600).selectExpr(
-            "case when id < 100 then 'a' when id < 300 then 'b' else 'c' end as job"
-        ).createOrReplaceTempView("t")
-        yield session
+def view(spark: SparkSession) -> str:
+    """600 rows of three jobs."""
+    jobs = spark.range(600).selectExpr("case when id < 100 then 'a' when id < 300 then 'b' else 'c' end as job")
+    jobs.createOrReplaceTempView("t")
+    return "t"
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +155,7 @@ def test_tasks_that_nobody_takes_are_not_waited_for(monkeypatch: pytest.MonkeyPa
     assert cancelled.is_set()
 
 
+@pytest.mark.usefixtures("view")
 def test_a_query_is_answered_in_bounded_rows(spark: SparkSession) -> None:
     found = ask(spark, "SELECT job, count(*) AS n FROM t GROUP BY job ORDER BY n DESC;", at_most=2)
     assert found.columns == ("job", "n")
@@ -179,8 +177,8 @@ def test_a_query_is_answered_in_bounded_rows(spark: SparkSession) -> None:
         ("  ; ", "the question is empty"),
     ],
 )
-def test_bad_sql_is_one_sentence(spark: SparkSession, sql: str, told: str) -> None:
+def test_bad_sql_is_one_sentence(spark: SparkSession, view: str, sql: str, told: str) -> None:
     with pytest.raises(BadInputError, match=told) as caught:
         ask(spark, sql, at_most=5)
     assert "\n" not in str(caught.value)
-    assert spark.table("t").count() == 600
+    assert spark.table(view).count() == 600

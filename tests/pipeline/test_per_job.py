@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tidewise.core import BadInputError
-from tidewise.pipeline.context import spark_session
 from tidewise.pipeline.per_job import JobRow, fed
 from tidewise.pipeline.per_job_query import BatchTold, FolderTarget, PerJobService, serve
 from tidewise.pipeline.telemetry_stream import FolderSource
@@ -108,13 +106,6 @@ def test_what_was_saved_and_cannot_be_read_is_told_and_the_rows_count() -> None:
 
 
 # On Spark ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """One for all tests of this module: a service takes the Spark that is there."""
-    with spark_session("local[2]") as session:
-        yield session
 
 
 class Service:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from tests.pipeline.telemetry_child import SETTINGS
 from tests.pipeline.telemetry_rows import MIDNIGHT_S, envelope, having, report, without, write_lines
 from tidewise.core import BadInputError, PermanentError, TemporaryError
 from tidewise.host.processes import wait_until
-from tidewise.pipeline.context import spark_session
 from tidewise.pipeline.telemetry_claim import CHECKPOINT, FACTS
 from tidewise.pipeline.telemetry_compact import compact, retain
 from tidewise.pipeline.telemetry_stream import FolderSource, StreamSettings, Taken, run_stream
@@ -61,17 +59,9 @@ BAD = [
 ]
 
 
-@pytest.fixture(scope="module")
-def session() -> Iterator[SparkSession]:
-    """One for all tests of this module."""
-    with spark_session("local[2]") as spark:
-        spark.conf.set("spark.sql.shuffle.partitions", 2)
-        yield spark
-
-
-def _stream(session: SparkSession, lines: Path, tables: Path) -> Taken:
+def _stream(spark: SparkSession, lines: Path, tables: Path) -> Taken:
     source = FolderSource(folder=lines, files_per_batch=1)
-    return run_stream(source, tables, session=session, once=True, settings=SETTINGS)
+    return run_stream(source, tables, session=spark, once=True, settings=SETTINGS)
 
 
 @pytest.fixture(scope="module")
@@ -86,23 +76,23 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def written(session: SparkSession, told: Path) -> Path:
+def written(spark: SparkSession, told: Path) -> Path:
     folder = told.parent / "tables"
-    taken = _stream(session, told, folder)
+    taken = _stream(spark, told, folder)
     assert (taken.batches, taken.rows, taken.dead_letters) == (3, 75, len(BAD))
     return folder
 
 
-def _contents(session: SparkSession, tables: Path) -> dict[str, list[str]]:
+def _contents(spark: SparkSession, tables: Path) -> dict[str, list[str]]:
     """Everything that views show, in an order of its own."""
-    views = open_tables(session, tables)
+    views = open_tables(spark, tables)
     return {
         name: sorted(json.dumps(one.asDict(), default=str) for one in view.collect()) for name, view in views.items()
     }
 
 
-def _by(session: SparkSession, view: str, *keys: str) -> dict[tuple[Any, ...], Any]:
-    found = session.table(view).collect()
+def _by(spark: SparkSession, view: str, *keys: str) -> dict[tuple[Any, ...], Any]:
+    found = spark.table(view).collect()
     by = {tuple(one[key] for key in keys): one for one in found}
     assert len(by) == len(found)
     return by
@@ -115,21 +105,21 @@ def _equal(found: dict[tuple[Any, ...], Any], wanted: dict[tuple[Any, ...], dict
         assert got == {name: None if value is None else pytest.approx(value) for name, value in columns.items()}, key
 
 
-def test_tables_are_what_plain_python_computes(session: SparkSession, written: Path) -> None:
-    open_tables(session, written)
+def test_tables_are_what_plain_python_computes(spark: SparkSession, written: Path) -> None:
+    open_tables(spark, written)
     every = rows.reports()
     for name, window_s in (("observations_10s", 10), ("observations_60s", 60)):
-        found = _by(session, name, "job", "window_start_unix_s", "executors")
+        found = _by(spark, name, "job", "window_start_unix_s", "executors")
         _equal(found, rows.observations(every, window_s))
         assert {(one["day"].isoformat()) for one in found.values()} == {
             datetime.fromtimestamp(start, UTC).date().isoformat() for _, start, _ in found
         }
-    _equal(_by(session, "performance", "job", "executors"), rows.performance(every))
+    _equal(_by(spark, "performance", "job", "executors"), rows.performance(every))
 
 
-def test_every_row_is_there_once_as_it_was_told(session: SparkSession, written: Path) -> None:
-    open_tables(session, written)
-    found = _by(session, "reports", "run", "line")
+def test_every_row_is_there_once_as_it_was_told(spark: SparkSession, written: Path) -> None:
+    open_tables(spark, written)
+    found = _by(spark, "reports", "run", "line")
     for one in rows.reports():
         row = found.pop((one.run, one.line))
         as_told = json.loads(one.to_json())
@@ -137,14 +127,14 @@ def test_every_row_is_there_once_as_it_was_told(session: SparkSession, written: 
             name: value for name, value in as_told.items() if name not in {"schema", "kind"}
         }
     assert not found
-    assert _by(session, "changes", "line")[1000,]["sentence"] == rows.others()[0].row.sentence  # type: ignore[attr-defined]  # a change has one
-    assert _by(session, "recoveries", "line")[1001,]["took_s"] == 30.0
-    assert _by(session, "forecast_errors", "line")[1002,]["error_share"] == 0.5
+    assert _by(spark, "changes", "line")[1000,]["sentence"] == rows.others()[0].row.sentence  # type: ignore[attr-defined]  # a change has one
+    assert _by(spark, "recoveries", "line")[1001,]["took_s"] == 30.0
+    assert _by(spark, "forecast_errors", "line")[1002,]["error_share"] == 0.5
 
 
-def test_what_is_bad_is_told_with_its_reason(session: SparkSession, written: Path) -> None:
-    open_tables(session, written)
-    found = _by(session, "dead_letters", "raw")
+def test_what_is_bad_is_told_with_its_reason(spark: SparkSession, written: Path) -> None:
+    open_tables(spark, written)
+    found = _by(spark, "dead_letters", "raw")
     for line, reason in BAD:
         letter = found.pop((line[:65_536],))
         assert reason in letter["reason"], line
@@ -154,106 +144,106 @@ def test_what_is_bad_is_told_with_its_reason(session: SparkSession, written: Pat
 
 
 def test_a_batch_that_is_written_again_changes_nothing(
-    session: SparkSession, told: Path, written: Path, tmp_path: Path
+    spark: SparkSession, told: Path, written: Path, tmp_path: Path
 ) -> None:
     tables = tmp_path / "tables"
     shutil.copytree(written, tables)
-    before = _contents(session, tables)
+    before = _contents(spark, tables)
     # Killed after all was written and before Spark noted it down.
     last = read_committed(tables)
     for left in (tables / CHECKPOINT / "commits").glob(f"*{last}*"):
         left.unlink()
-    assert _stream(session, told, tables).batches == 0
-    assert _contents(session, tables) == before
+    assert _stream(spark, told, tables).batches == 0
+    assert _contents(spark, tables) == before
     # Killed before the batch was whole: what is left of it is replaced.
     (tables / "_committed.json").write_text(json.dumps({"batch": last - 1}))
-    assert _contents(session, tables) != before
+    assert _contents(spark, tables) != before
     for left in (tables / CHECKPOINT / "commits").glob(f"*{last}*"):
         left.unlink()
-    assert _stream(session, told, tables).batches == 1
-    assert _contents(session, tables) == before
+    assert _stream(spark, told, tables).batches == 1
+    assert _contents(spark, tables) == before
 
 
-def test_compaction_and_late_rows_after_it_change_no_view(session: SparkSession, written: Path, tmp_path: Path) -> None:
+def test_compaction_and_late_rows_after_it_change_no_view(spark: SparkSession, written: Path, tmp_path: Path) -> None:
     lines, tables = tmp_path / "lines", tmp_path / "tables"
     shutil.copytree(written, tables)
-    before = _contents(session, tables)
-    assert compact(session, tables, TODAY - timedelta(days=1)).days > 0  # the first of the two days
-    assert _contents(session, tables) == before
+    before = _contents(spark, tables)
+    assert compact(spark, tables, TODAY - timedelta(days=1)).days > 0  # the first of the two days
+    assert _contents(spark, tables) == before
     # Killed before it said so: rows that nobody names are not read, and it can be run again.
     for made in tables.glob("*/day=*/_compacted.json"):
         made.unlink()
-    assert _contents(session, tables) == before
-    done = compact(session, tables, TODAY)
-    assert compact(session, tables, TODAY, readers_s=0.0).folders_removed > 0
-    assert _contents(session, tables) == before
-    assert compact(session, tables, TODAY).days == 0
+    assert _contents(spark, tables) == before
+    done = compact(spark, tables, TODAY)
+    assert compact(spark, tables, TODAY, readers_s=0.0).folders_removed > 0
+    assert _contents(spark, tables) == before
+    assert compact(spark, tables, TODAY).days == 0
     files = list((tables / "reports").glob("day=*/bucket=*/batch=*/*.parquet"))
     assert len(files) == len(list((tables / "reports").glob("day=*/bucket=*")))
     late = envelope(report(MIDNIGHT_S - 5.0, load_per_s=4000.0), line=500)
     write_lines(lines, "4.jsonl", [late.to_json()], ago_s=0)
-    _stream(session, lines, tables)
-    with_late = _contents(session, tables)
+    _stream(spark, lines, tables)
+    with_late = _contents(spark, tables)
     wanted = rows.observations([*rows.reports(), late], 60)
-    _equal(_by(session, "observations_60s", "job", "window_start_unix_s", "executors"), wanted)
-    assert 0 < compact(session, tables, TODAY).days < done.days
-    assert _contents(session, tables) == with_late
+    _equal(_by(spark, "observations_60s", "job", "window_start_unix_s", "executors"), wanted)
+    assert 0 < compact(spark, tables, TODAY).days < done.days
+    assert _contents(spark, tables) == with_late
     assert retain(tables, {"reports": 1, "changes": 5}, today=TODAY) == 1
-    kept = _contents(session, tables)
+    kept = _contents(spark, tables)
     assert 0 < len(kept["reports"]) < len(with_late["reports"])
     assert kept | {"reports": []} == with_late | {"reports": []}
 
 
-def test_a_column_that_older_files_lack_is_null(session: SparkSession, written: Path, tmp_path: Path) -> None:
+def test_a_column_that_older_files_lack_is_null(spark: SparkSession, written: Path, tmp_path: Path) -> None:
     older = tmp_path / "tables"
     older.mkdir()
     shutil.copy(written / FACTS, older)
     shutil.copy(written / "_committed.json", older)
     for name in ("reports", "observations_60s"):
-        whole = read_table(session, written, TABLES[name])
+        whole = read_table(spark, written, TABLES[name])
         lacking = whole.drop("currency", "memory_share", "memory_share__sum", "memory_share__known_s")
         lacking.write.partitionBy("day", "bucket", "batch").parquet(str(older / name))
-    open_tables(session, older)
+    open_tables(spark, older)
     for name in ("reports", "observations_60s"):
         counts = ("count(*)", "count(currency)", "count(memory_share)", "count(job)")
-        (found,) = session.table(name).selectExpr(*counts).collect()
+        (found,) = spark.table(name).selectExpr(*counts).collect()
         assert (found[1], found[2]) == (0, 0)
         assert found[0] == found[3] > 0
 
 
-def test_files_of_others_are_told_and_passed_by(session: SparkSession, written: Path, tmp_path: Path) -> None:
+def test_files_of_others_are_told_and_passed_by(spark: SparkSession, written: Path, tmp_path: Path) -> None:
     mixed = tmp_path / "tables"
     shutil.copytree(written, mixed)
-    before = _contents(session, mixed)
+    before = _contents(spark, mixed)
     bucket = next((mixed / "reports").glob("day=*/bucket=*"))
     (bucket / "notes.txt").write_text("hello")
     (next(bucket.glob("batch=*")) / "part-1.parquet").write_text("no parquet")
     (mixed / "reports" / "day=yesterday").mkdir()
     heard: list[str] = []
-    open_tables(session, mixed, tell=heard.append)
-    assert _contents(session, mixed) == before
+    open_tables(spark, mixed, tell=heard.append)
+    assert _contents(spark, mixed) == before
     assert len(heard) == 1
     assert "3 files or folders are none of the table reports" in heard[0]
 
 
-def test_folders_of_others_are_refused(session: SparkSession, told: Path, written: Path, tmp_path: Path) -> None:
+def test_folders_of_others_are_refused(spark: SparkSession, told: Path, written: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="have 4 buckets, not 5"):
-        run_stream(FolderSource(folder=told), written, session=session, settings=StreamSettings(buckets=5))
+        run_stream(FolderSource(folder=told), written, session=spark, settings=StreamSettings(buckets=5))
     other = tmp_path / "other"
     shutil.copytree(written, other)
     shutil.rmtree(other / CHECKPOINT)
     with pytest.raises(BadInputError, match="were written by another query"):
-        _stream(session, told, other)
+        _stream(spark, told, other)
     (other / FACTS).write_text(json.dumps({"format": 9, "buckets": 4}))
     with pytest.raises(BadInputError, match="have format 9, and this version of Tidewise knows format 1"):
-        _stream(session, told, other)
+        _stream(spark, told, other)
     with pytest.raises(BadInputError, match="there are no tables in"):
-        open_tables(session, tmp_path)
+        open_tables(spark, tmp_path)
     with pytest.raises(BadInputError, match="there is no folder"):
-        _stream(session, tmp_path / "missing", tmp_path / "new")
+        _stream(spark, tmp_path / "missing", tmp_path / "new")
 
 
-def test_a_second_query_is_refused_and_one_that_was_replaced_stops(session: SparkSession, tmp_path: Path) -> None:
+def test_a_second_query_is_refused_and_one_that_was_replaced_stops(spark: SparkSession, tmp_path: Path) -> None:
     lines, tables, stop = tmp_path / "lines", tmp_path / "tables", threading.Event()
     write_lines(lines, "1.jsonl", [GOOD], ago_s=1)
     heard: list[str] = []
@@ -262,7 +252,7 @@ def test_a_second_query_is_refused_and_one_that_was_replaced_stops(session: Spar
     def follow() -> None:
         try:
             source = FolderSource(folder=lines)
-            run_stream(source, tables, session=session, trigger_s=0.2, stop=stop, settings=SETTINGS, tell=heard.append)
+            run_stream(source, tables, session=spark, trigger_s=0.2, stop=stop, settings=SETTINGS, tell=heard.append)
             ended.append(None)
         except PermanentError as error:
             ended.append(error)
@@ -272,7 +262,7 @@ def test_a_second_query_is_refused_and_one_that_was_replaced_stops(session: Spar
     try:
         assert wait_until(lambda: any("Batch 0" in one for one in heard), deadline_s=200)
         with pytest.raises(TemporaryError, match="another query writes the tables in"):
-            _stream(session, lines, tables)
+            _stream(spark, lines, tables)
         facts = json.loads((tables / FACTS).read_text())
         (tables / FACTS).write_text(json.dumps(facts | {"writer": "somebody else"}))
         write_lines(lines, "2.jsonl", [GOOD], ago_s=0)
@@ -314,23 +304,21 @@ def _many_lines(folder: Path, files: int) -> None:
 
 
 @pytest.mark.soak
-def test_killed_while_it_writes_and_started_again_the_tables_are_the_same(
-    session: SparkSession, tmp_path: Path
-) -> None:
+def test_killed_while_it_writes_and_started_again_the_tables_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
     lines, tables, calm = (tmp_path / name for name in ("lines", "tables", "calm"))
     _many_lines(lines, 2)
     _kill_while_it_writes(lines, tables, 1)
-    assert _stream(session, lines, tables).batches == 1
-    _stream(session, lines, calm)
-    assert _contents(session, tables) == _contents(session, calm)
+    assert _stream(spark, lines, tables).batches == 1
+    _stream(spark, lines, calm)
+    assert _contents(spark, tables) == _contents(spark, calm)
 
 
 @pytest.mark.soak
-def test_killed_ten_times_while_it_writes_the_tables_are_the_same(session: SparkSession, tmp_path: Path) -> None:
+def test_killed_ten_times_while_it_writes_the_tables_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
     lines, tables, calm = (tmp_path / name for name in ("lines", "tables", "calm"))
     _many_lines(lines, 12)
     for batch in range(1, 11):
         _kill_while_it_writes(lines, tables, batch)
-    _stream(session, lines, tables)
-    _stream(session, lines, calm)
-    assert _contents(session, tables) == _contents(session, calm)
+    _stream(spark, lines, tables)
+    _stream(spark, lines, calm)
+    assert _contents(spark, tables) == _contents(spark, calm)

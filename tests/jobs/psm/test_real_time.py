@@ -8,13 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs.real_time import assert_as_told, fill
-from tests.kafka.brokers import broker
 from tidewise.jobs.psm.__main__ import KIND
 from tidewise.jobs.psm.queries import QUERIES
 from tidewise.jobs.query import Query
 from tidewise.kafka.broker import LocalBroker
-
-__all__ = ["broker"]
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("jobs")]
 
