@@ -38,7 +38,8 @@ $(ARCHIVE): $(READY) | java
 	@echo "Archiving the classes of Spark for the tests (once) ..."
 	@JDK_JAVA_OPTIONS="$(QUICK)" $(BIN)/python -m tests.class_archive $@ >/dev/null 2>&1 || echo "... which did not work; they start without it."
 
-test: jars lint $(ARCHIVE) ## lint, types, layers and all tests but the slow proofs
+test: $(READY) ## lint, types, layers and all tests but the slow proofs
+	@$(MAKE) --no-print-directory --jobs=2 jars lint $(ARCHIVE)
 	@JDK_JAVA_OPTIONS='$(QUICK) -XX:SharedArchiveFile="$(CURDIR)/$(ARCHIVE)"' $(BIN)/pytest -n 3 --dist loadgroup -m "not soak"
 
 lint: $(READY) ## style, types and the layers of the house
