@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,6 +101,9 @@ decide_every = "5s"
 
 [policy]
 policy = "static"
+
+[telemetry]
+to = "rows"
 """
 
 
@@ -161,6 +165,12 @@ def _live_through_it(run: subprocess.Popen[bytes], home: Path, folder: Path) -> 
     record = load_run(home / "copy-static-1").record
     assert record.audits
     assert all(audit.clean for audit in record.audits)
+    lines = [line for file in (folder / "rows").glob("*.jsonl") for line in file.read_text("utf-8").splitlines()]
+    told_rows = Counter((row["run"], row["line"]) for row in map(json.loads, lines))
+    assert {name.rpartition("-")[0] for name, _ in told_rows} == {"copy-static-1"}
+    assert set(told_rows.values()) == {1}, "a row was told twice"
+    again = in_a_process("telemetry", "ship", home / "copy-static-1", "--to", "rows", folder=folder)
+    assert "Nothing new was told" in again.stdout, again.stderr
     proof = in_a_process("verify", "cp", "--sink", "out", folder=folder)
     assert proof.returncode == 0, proof.stdout + proof.stderr
     page = in_a_process("report", home, "--to", "page.html", folder=folder)
