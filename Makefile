@@ -30,9 +30,10 @@ demo: java ## a morning of load on real Spark in four minutes, tuned while you l
 	@$(BIN)/tidewise demo
 
 # The JVMs of tests live for seconds: what their second compiler would do for them never pays, and an archive of the
-# classes of Spark saves a third of their start. Without the archive they only start more slowly.
+# classes of Spark saves a third of their start. Without the archive they only start more slowly. The room for code is
+# that of a usual JVM: with one compiler it would be a fifth, and a Spark that many tests share dies when it is full.
 ARCHIVE := $(VENV)/spark.jsa
-QUICK := -XX:TieredStopAtLevel=1 -Xlog:disable -Xlog:all=error:stderr
+QUICK := -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -Xlog:disable -Xlog:all=error:stderr
 
 $(ARCHIVE): $(READY) | java
 	@echo "Archiving the classes of Spark for the tests (once) ..."

@@ -67,6 +67,7 @@ def test_a_shipped_plan_is_the_experiment_that_was_published_and_ours_beside_it(
     experiment = Experiment(find_plan(name))
     assert len(run_keys(experiment.plan)) == 2 * 9 * 3
     assert [policy.label for policy in experiment.plan.policies] == [
+        "tidewise",
         "static",
         "best-fixed",
         "reactive",
@@ -75,7 +76,6 @@ def test_a_shipped_plan_is_the_experiment_that_was_published_and_ours_beside_it(
         "tidalscale",
         "phoebe",
         "demeter",
-        "tidewise",
     ]
     trial = experiment.trial("ysb", 1)
     assert len(trial.faults) == 23

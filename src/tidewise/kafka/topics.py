@@ -93,7 +93,11 @@ def delete(address: str, name: str) -> None:
 def ends(address: str, topic: str) -> dict[int, Reach]:
     """Where each partition of a topic begins and ends now."""
     kafka = kafka_client()
-    unled = {kafka.KafkaError.NOT_LEADER_FOR_PARTITION, kafka.KafkaError.LEADER_NOT_AVAILABLE}
+    unled = {
+        kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
+        kafka.KafkaError.LEADER_NOT_AVAILABLE,
+        kafka.KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
     with admin_client(address) as client:
         partitions = range(_check_known(client, address, topic))
 
