@@ -13,7 +13,7 @@ import pytest
 
 from tidewise.core import BadInputError
 from tidewise.host import processes
-from tidewise.host.processes import ProcessIdentity, descendants, find, tree_cpu_s, wait_until
+from tidewise.host.processes import ProcessIdentity, TreeCpu, descendants, find, wait_until
 
 MARK = "tidewise-test-process-mark"
 
@@ -102,20 +102,43 @@ def test_descendants_are_children_and_theirs() -> None:
     assert descendants(parent.pid) == ()
 
 
+_BUSY = "import time\nwhile time.process_time() < 0.3: pass\n"
+
+
 def test_the_cpu_time_below_a_process_counts_those_that_have_ended() -> None:
-    before_s = tree_cpu_s(os.getpid())
-    busy = "import time\nwhile time.process_time() < 0.3: pass"
-    with subprocess.Popen([sys.executable, "-c", busy]) as child:
+    cpu = TreeCpu(os.getpid())
+    with subprocess.Popen([sys.executable, "-c", _BUSY]) as child:
         identity = identity_of(child)
         assert wait_until(lambda: not identity.is_alive(), deadline_s=30)
-        unasked_s = tree_cpu_s(os.getpid())
-    asked_s = tree_cpu_s(os.getpid())
-    assert before_s is not None
+        unasked_s = cpu.used_s()
+    asked_s = cpu.used_s()
     assert unasked_s is not None
     assert asked_s is not None
-    assert unasked_s - before_s >= 0.25, "it is counted in hundredths of a second"
+    assert unasked_s >= 0.25, "it is counted in hundredths of a second"
     assert asked_s >= unasked_s
-    assert tree_cpu_s(child.pid) is None
+    assert TreeCpu(child.pid).used_s() is None
+
+
+@pytest.mark.parametrize("told", ["SIG_DFL", "SIG_IGN"])
+def test_a_child_that_ends_takes_nothing_away_from_what_the_others_use(told: str) -> None:
+    """Whether its parent waits for it or ignores its end, what it had used before is not part of it."""
+    child = f"{_BUSY}print('did', flush=True)\nimport sys; sys.stdin.readline()"
+    parent = (
+        f"import signal, subprocess, sys\nsignal.signal(signal.SIGCHLD, signal.{told})\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {child!r}])\nchild.wait()\n"
+        "print('over', flush=True)\nsys.stdin.readline()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", parent], text=True, **pipes) as family:  # type: ignore[call-overload]
+        assert family.stdout.readline() == "did\n"
+        cpu = TreeCpu(family.pid)
+        family.stdin.write("\n")
+        family.stdin.flush()
+        assert family.stdout.readline() == "over\n"
+        used_s = cpu.used_s()
+        family.stdin.write("\n")
+    assert used_s is not None
+    assert 0.0 <= used_s < 0.25, "the 0.3 s were before"
 
 
 def test_without_proc_the_number_must_do(monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]) -> None:

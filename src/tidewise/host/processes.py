@@ -175,12 +175,44 @@ def _below(pid: int) -> list[tuple[int, ProcessStat]]:
     return below
 
 
-def tree_cpu_s(pid: int) -> float | None:
-    """CPU time so far of a process and all below it, ended ones included; None where the system does not tell."""
+class TreeCpu:
+    """The CPU time of a process and all below it from now on, those counted that end meanwhile.
+
+    A process that ignores the ends of its children (as the one that starts Spark's Python workers does) is never told
+    their time: what such a child had used before is not missed when it has gone, but what it used since is.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._before = _tree(pid)
+
+    def used_s(self) -> float | None:
+        """How much it was so far; None where the system does not tell, or the process is gone."""
+        now = _tree(self._pid)
+        if not self._before or not now:
+            return None
+        used_s = sum(one.cpu_s + one.ended_children_cpu_s for one in now.values())
+        for identity, before in self._before.items():
+            parent = next((each for each in self._before if each.pid == before.parent), None)
+            forgotten = identity not in now and parent is not None and _ignores_children(parent.pid)
+            used_s -= 0.0 if forgotten else before.cpu_s + before.ended_children_cpu_s
+        return used_s
+
+
+def _tree(pid: int) -> dict[ProcessIdentity, ProcessStat]:
     own = stat_of(pid)
-    if own is None:
-        return None
-    return sum(stat.cpu_s + stat.ended_children_cpu_s for stat in (own, *(stat for _, stat in _below(pid))))
+    found = [] if own is None else [(pid, own), *_below(pid)]
+    return {ProcessIdentity(pid=one, started_ticks=stat.started_ticks): stat for one, stat in found}
+
+
+def _ignores_children(pid: int) -> bool:
+    """Whether a process ignores the signal that tells it of the end of a child."""
+    try:
+        lines = (_PROC / str(pid) / "status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
+    ignored = next((int(line.split()[1], 16) for line in lines if line.startswith("SigIgn:")), 0)
+    return bool(ignored & 1 << (signals.SIGCHLD - 1))
 
 
 def reap(identity: ProcessIdentity) -> None:

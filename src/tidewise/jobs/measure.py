@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewise.core import TidewiseError
-from tidewise.host.processes import tree_cpu_s
+from tidewise.host.processes import TreeCpu
 from tidewise.jobs.measure_request import BENCHMARKS, RunRequest, schedule_of
 from tidewise.jobs.program import STATE_PROVIDERS, options_of, parsed, writer_of
 from tidewise.jobs.query import Query
@@ -91,15 +91,15 @@ class Measuring:
         options = self._options(request, query, checkpoint)
         results = query.make(reading(self._spark, options, KINDS[self._benchmark]))
         writer = writer_of(results, options, output_mode=query.output_mode, partition_by=query.partition_by)
-        cpu_s, began_s = tree_cpu_s(os.getpid()), time.monotonic()
+        cpu, began_s = TreeCpu(os.getpid()), time.monotonic()
         running = writer.trigger(availableNow=True).start()
         if not running.awaitTermination(max(1, round(request.at_most_s))):
             running.stop()
             return {"error": f"not done within {request.at_most_s:g} s"}
-        seconds, ended_cpu_s = time.monotonic() - began_s, tree_cpu_s(os.getpid())
+        seconds, cpu_s = time.monotonic() - began_s, cpu.used_s()
         return {
             "seconds": seconds,
-            "cpu_s": None if cpu_s is None or ended_cpu_s is None else ended_cpu_s - cpu_s,
+            "cpu_s": cpu_s,
             "checkpoint_bytes": _size(checkpoint) - _size(checkpoint / _FILES),
             "batches": [json.loads(one.json) for one in running.recentProgress],
             "stages": self._stages(running),
