@@ -82,7 +82,8 @@ def _preface(runs: Sequence[Run]) -> str:
     missing = " ".join(f"{sentence}." for sentence in missing_runs(runs))
     return (
         f"MEASURED on Spark, `tidewise experiment {PLAN}`: 18 hours of load in {record.duration_s / 60:.0f} minutes a "
-        "run, a driver or an executor killed four times in each, one run for each policy. Cores and memory: everything "
+        "run, a driver or an executor killed four times in each, one run for each policy. Static keeps what all begin "
+        f"with: {record.start}, beside a driver. Cores and memory: everything "
         "counted, driver, copies and double running as well, and in brackets those of the executors alone; the money "
         "is what 18 such hours would cost, the controller counted as well. Good: seconds within twice the median "
         f"latency of static; promised: 95 % of the records within 8 s. {missing}"

@@ -54,9 +54,9 @@ def run_keys(plan: Plan) -> list[RunKey]:
     """Every run of a plan, in its order."""
     return [
         RunKey(load=load.name, policy=policy.label, seed=seed)
+        for policy in plan.policies
         for load in plan.loads
         for seed in plan.seeds
-        for policy in plan.policies
     ]
 
 
