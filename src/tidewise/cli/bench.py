@@ -63,7 +63,7 @@ def bench(
         float | None,
         typer.Option(
             "--rate",
-            help="Events in each second of their own time: more make more state.",
+            help="Events in each second of their own time: more of them fall into the same windows.",
             show_default=", ".join(f"{name} {per_s:g}" for name, per_s in EVENTS_PER_S.items()),
         ),
     ] = None,

@@ -298,7 +298,7 @@ def _events(settings: BenchSettings, scratch: Path, say: Say) -> Iterator[tuple[
     jars = connector_conf(tell=say)["spark.jars"].split(",")
     broker = LocalBroker.up(scratch / "kafka", tell=say)
     try:
-        for events in (settings.events, FEW_EVENTS * FEW_BATCHES):
+        for events in dict.fromkeys((settings.events, FEW_EVENTS * FEW_BATCHES)):  # one topic if they are as many
             say(f"sending {events:,} events to a topic")
             schedule = schedule_of(events, settings.events_per_s)
             production = Production(

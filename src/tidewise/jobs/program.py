@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import importlib.util
 import math
 import os
@@ -16,14 +17,16 @@ from pathlib import Path
 from typing import NoReturn
 
 import pyspark
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own custom
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tidewise.core import BadInputError
 from tidewise.jobs.decoding import TOO_LARGE_BYTES, dead_letters, decoded
 from tidewise.jobs.records.kinds import RecordKind
+from tidewise.jobs.schedule import read_schedule
 
 STATE_PROVIDERS = {
     "rocksdb": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
@@ -77,6 +80,24 @@ _NEEDS = {
     ("sink", "kafka"): {"brokers": "HOST:PORT", "out_topic": "NAME"},
 }
 """Which further options a choice needs."""
+_RANGES = {
+    "max_records_per_batch": (1, math.inf),
+    "seed": (0, math.inf),
+    "work": (0, math.inf),
+    "state_partitions": (1, math.inf),
+    "seconds": (0, math.inf),
+    "partitions": (1, math.inf),
+    "late_share": (0, 1),
+    "late_most_s": (0, math.inf),
+    "wait_for_broker": (0, math.inf),
+    "too_large_bytes": (1, math.inf),
+}
+"""The least and the most that options may be."""
+_UNIT_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
+_TIME = re.compile(rf"(?:interval\s+)?(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>{'|'.join(_UNIT_S)})s?", re.IGNORECASE)
+_SHORTEST_REAL_TIME_S = 5.0
+_NO_CONNECTOR = re.compile(r"find (?:the )?data source:? `?kafka")
+_OWN_REASON = re.compile(r"\[USER_RAISED_EXCEPTION\] (?P<sentence>[^\n]+?)(?: SQLSTATE|\n|$)")
 _ADDRESS = re.compile(r"\s*\[?(?P<host>[^\s\[\]]+?)\]?:(?P<port>\d{1,5})\s*")
 
 
@@ -94,16 +115,42 @@ def parsed(parser: argparse.ArgumentParser, arguments: list[str] | None) -> argp
         parser.error("--dead-letters needs --source kafka: the embedded source has no records that cannot be decoded")
     if options.source == "embedded" and _older_than(4, 2):
         parser.error(f"--source embedded needs Spark 4.2 or newer, not {pyspark.__version__}; --source kafka does not")
-    wrong = _not_for_real_time(options) if options.mode == "real-time" else None
+    options.trigger = options.trigger or {"micro-batch": "1 second", "real-time": "30 seconds"}[options.mode]
+    wrong = _out_of_range(options) or (_not_for_real_time(options) if options.mode == "real-time" else None)
     if wrong is not None:
         parser.error(wrong)
-    options.trigger = options.trigger or {"micro-batch": "1 second", "real-time": "30 seconds"}[options.mode]
     options.app_name = options.app_name or parser.prog
     return options
 
 
 def _older_than(major: int, minor: int) -> bool:
     return tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < (major, minor)
+
+
+def _out_of_range(options: argparse.Namespace) -> str | None:
+    """Which option is a number, or a time, that Spark or the source could do nothing with."""
+    for name, (least, most) in _RANGES.items():
+        value = getattr(options, name)
+        if value is not None and not least <= value <= most:
+            wanted = f"{least} or more" if most == math.inf else f"from {least} to {most}"
+            return f"--{name.replace('_', '-')} must be {wanted}, not {value:g}"
+    if _TIME.fullmatch(options.trigger.strip()) is None:
+        return f"--trigger must be a number and a unit, such as '2 seconds' or '1 minute', not {options.trigger!r}"
+    return None
+
+
+def _look_at_schedule(file: Path) -> None:
+    """End the program where nobody could read it, and tell where nothing comes for a while."""
+    try:
+        schedule = read_schedule(file)
+    except BadInputError as error:
+        _give_up(str(error))
+    wait_s = schedule.began_unix_s - time.time()
+    if wait_s > 0.0:
+        begins = datetime.datetime.fromtimestamp(schedule.began_unix_s, tz=datetime.UTC)
+        _tell(
+            f"the schedule {file} begins at {begins:%Y-%m-%d %H:%M:%S} UTC: no record comes before, in {wait_s:.0f} s"
+        )
 
 
 def _not_for_real_time(options: argparse.Namespace) -> str | None:
@@ -117,11 +164,18 @@ def _not_for_real_time(options: argparse.Namespace) -> str | None:
         return "--mode real-time needs --state-provider rocksdb"
     if options.max_records_per_batch is not None:
         return "--mode real-time takes records as they come; leave out --max-records-per-batch"
+    found = _TIME.fullmatch(options.trigger.strip())
+    if found is not None and float(found["number"]) * _UNIT_S[found["unit"].lower()] < _SHORTEST_REAL_TIME_S:
+        return (
+            f"--mode real-time needs --trigger '{_SHORTEST_REAL_TIME_S:g} seconds' or longer, not {options.trigger!r}"
+        )
     return None
 
 
 def session_of(options: argparse.Namespace) -> SparkSession:
     """The session, with its settings for state, once a broker listens where one is needed."""
+    if options.source == "embedded":
+        _look_at_schedule(options.schedule)
     if "kafka" in (options.source, options.sink):
         _wait_for_broker(options)
     # Spark would take the first python3 on the path for its workers, which need not know this package.
@@ -138,7 +192,26 @@ def session_of(options: argparse.Namespace) -> SparkSession:
         builder = builder.config("spark.sql.streaming.stateStore.checkpointFormatVersion", 2)
     if options.master is not None:
         builder = builder.master(options.master)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if "kafka" in (options.source, options.sink):
+        _look_for_connector(spark, options)
+    return spark
+
+
+def _look_for_connector(spark: SparkSession, options: argparse.Namespace) -> None:
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", options.brokers)
+    try:
+        reader.option("subscribe", options.topic or options.out_topic).load()
+    except AnalysisException as error:
+        if _NO_CONNECTOR.search(str(error)) is None:
+            raise
+        scala = "2.12" if _older_than(4, 0) else "2.13"
+        package = f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{pyspark.__version__}"
+        spark.stop()
+        _give_up(
+            "Spark has no connector for Kafka; start the program with it: "
+            f"PYSPARK_SUBMIT_ARGS='--packages {package} pyspark-shell'"
+        )
 
 
 def _wait_for_broker(options: argparse.Namespace) -> None:
@@ -275,7 +348,7 @@ def keep_dead_letters(spark: SparkSession, options: argparse.Namespace, kind: Re
 def wait(options: argparse.Namespace, *queries: StreamingQuery | None) -> None:
     """Block until one of the queries ends, or until the time given is over, and stop all; a failure is raised.
 
-    A topic that is not there ends the program with a sentence.
+    A topic that is not there, and what a query itself refuses, end the program with a sentence.
     """
     running = [query for query in queries if query is not None]
     end_s = math.inf if options.seconds is None else time.monotonic() + options.seconds
@@ -283,7 +356,8 @@ def wait(options: argparse.Namespace, *queries: StreamingQuery | None) -> None:
         while time.monotonic() < end_s and not any(query.awaitTermination(_LOOK_S) for query in running):
             pass
     except StreamingQueryException as error:
-        sentence = _missing_topic(options, str(error))
+        own = _OWN_REASON.search(str(error))
+        sentence = _missing_topic(options, str(error)) if own is None else own["sentence"]
         if sentence is None:
             raise
         _give_up(sentence)

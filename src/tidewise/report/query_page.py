@@ -74,7 +74,7 @@ def bench_headlines(bench: QueryBench) -> list[str]:
         said.append(f"A batch of {FEW_EVENTS} events takes {between}: what it costs before its first event.")
     largest = max(bench.queries, key=lambda query: query.state_rows or 0)
     if largest.state_rows is not None and largest.state_bytes is not None:
-        held = f"{largest.state_rows:,} rows, {size(largest.state_bytes)}"
+        held = f"{largest.state_rows:,} rows, {size(largest.state_bytes)} of memory"
         said.append(f"{largest.name} keeps the most state: {held}.")
     return said
 

@@ -109,13 +109,13 @@ COLUMNS: tuple[Column, ...] = (
         cell=_of(lambda query: query.state_rows, _whole),
     ),
     Column(
-        title="state size",
+        title="state memory",
         meaning="Memory of these state stores then, as Spark counts it.",
         cell=_of(lambda query: query.state_bytes, size),
     ),
 )
 _REASON = Column(title=_FAILED, meaning="Why there are no figures.", cell=lambda query: query.error or "", words=True)
-_FIRST_TO_GO = ("cores x time", "of the repeats", "events", "cores used", "state size", "events/s")
+_FIRST_TO_GO = ("cores x time", "of the repeats", "events", "cores used", "state memory", "events/s")
 """What a narrow terminal does without, the first first."""
 
 
