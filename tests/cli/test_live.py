@@ -68,6 +68,15 @@ def test_what_is_wrong_is_one_sentence_and_exit_code_2(
     assert err.count("\n") == 1
 
 
+def test_models_that_are_not_there_are_told_before_anything_starts(tidewise: Tidewise, here: Path) -> None:
+    write_job(here, GOOD + '\n[telemetry]\nmodels = "tables"\n')
+    code, _, err = tidewise("run", "job.toml", "--for", "1m")
+    assert code == 2
+    assert f"job.toml, line 39: there is no folder {here / 'tables'}; name the one" in err
+    assert err.count("\n") == 1
+    assert not (here / "runs").exists()
+
+
 def test_a_master_that_does_not_answer_is_told(tidewise: Tidewise, here: Path) -> None:
     write_job(here, GOOD.replace("workers = 1", 'master = "spark://127.0.0.1:1"'))
     code, _, err = tidewise("run", "job.toml", "--check")

@@ -27,11 +27,26 @@ def test_durations_have_units(tmp_path: Path) -> None:
         write_tables(source=str(tmp_path), folder=tmp_path / "tables", every="0s")
 
 
+def test_tables_among_the_lines_or_lines_among_the_tables_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "history" / "rows").mkdir(parents=True)
+    for lines, tables in (("history", "history/tables"), ("history/rows", "history"), ("history", "history/rows/..")):
+        with pytest.raises(BadInputError, match="name a folder beside it in place of"):
+            write_tables(source=str(tmp_path / lines), folder=tmp_path / tables)
+    assert [path.name for path in (tmp_path / "history").iterdir()] == ["rows"]
+
+
+def test_more_buckets_than_their_folders_have_names_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match="buckets must lie between 1 and 100, not 101"):
+        write_tables(source=str(tmp_path), folder=tmp_path / "tables", buckets=101)
+
+
 @pytest.mark.parametrize(
     ("told", "sentence"),
     [
         ("reports", "--keep-days reports is no table with its days: write it like --keep-days reports=7"),
         ("reports=-1", "is no table with its days"),
+        ("reports=1000000", "reports cannot be kept for 1000000 days: write at most 36500"),
+        (f"reports={'9' * 5000}", "is no table with its days"),
         ("rumours=3", "there is no table 'rumours': write one of reports, "),
     ],
 )

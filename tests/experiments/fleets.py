@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from tidewise.experiments.fleet_samples import SAMPLE_S
 from tidewise.pipeline.job_files import START
-from tidewise.pipeline.job_rows import IS_WHOLE
+from tidewise.pipeline.job_rows import IS_WHOLE, OBSERVED
 
 BEGIN_S = 1_767_225_600
 
@@ -50,6 +50,7 @@ def job_rows(
         "cpu_share": 0.9 * busy,
         "memory_share": np.full(samples, 0.4),
         "state_mib": pa.nulls(samples, pa.float64()),
+        OBSERVED: np.full(samples, SAMPLE_S),
         IS_WHOLE: (number // 5) % whole_every == 0,
     }
     return pa.table(columns)

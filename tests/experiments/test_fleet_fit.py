@@ -132,6 +132,12 @@ def test_samples_lie_on_a_grid_with_holes_where_nothing_is_known() -> None:
     assert np.flatnonzero(~np.isnan(rates)).tolist() == [0, 1, 5, 9]
 
 
+def test_a_minute_with_two_configurations_is_their_mean_by_time() -> None:
+    rows = job_rows(samples=3).take([0, 1, 1, 2])
+    rows = with_values(rows, load_per_s=[100.0, 100.0, 400.0, 100.0], observed_s=[60.0, 20.0, 40.0, 10.0])
+    assert samples_of(rows).rates_per_s.tolist() == pytest.approx([100.0, 300.0, 100.0])
+
+
 def test_more_than_the_newest_samples_are_not_kept() -> None:
     assert len(samples_of(job_rows(samples=SAMPLES + 500)).rates_per_s) == SAMPLES
     assert WINDOWS < SAMPLES

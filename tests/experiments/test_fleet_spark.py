@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tidewise.cli.fleet import fleet_commands
 from tidewise.cli.history import history
-from tidewise.core import BadInputError
+from tidewise.core import BadInputError, PermanentError
 from tidewise.core.telemetry import ChangeRow, Envelope, RecoveryRow, ReportRow, TelemetryRow
 from tidewise.experiments.fleet_backtest import FleetBacktestSettings, backtest_fleet, fleet_summary
 from tidewise.experiments.fleet_fit import fit_fleet, fitted_job, read_model
@@ -25,9 +25,11 @@ from tidewise.experiments.fleet_tables import OBSERVATIONS, open_fleet
 from tidewise.experiments.fleet_warm_start import JobTraits, known_traits, warm_physics
 from tidewise.experiments.history import ReportName, report_history
 from tidewise.experiments.telemetry_forecasts import HORIZONS_S
+from tidewise.experiments.tidalscale_service import known_loads
 from tidewise.pipeline.context import spark_session
 from tidewise.pipeline.job_files import buckets_in, listed
-from tidewise.pipeline.job_rows import IS_WHOLE, Thinning, rows_of
+from tidewise.pipeline.job_rows import IS_WHOLE, OBSERVED, Thinning, rows_of
+from tidewise.pipeline.table_sql import ask
 from tidewise.pipeline.telemetry_stream import FolderSource, run_stream
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -45,11 +47,12 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As the stream writes them: one job that was too large, one that broke its promise, and four others."""
+    """As the stream writes them: a job that was too large, one that broke its promise, one that failed, and others."""
     folder = tmp_path_factory.mktemp("fleet")
     begin_s = 60.0 * math.floor(time.time() / 60.0 - _MINUTES - 5)
     jobs: dict[str, list[TelemetryRow]] = {"big-1": _oversized(begin_s), "late-1": _late(begin_s)}
-    for number in range(4):
+    jobs["orders-0"] = _failing(begin_s)
+    for number in range(1, 4):
         jobs[f"orders-{number}"] = [
             _report(begin_s, minute, load_per_s=1000.0 * (number + 1)) for minute in range(_MINUTES)
         ]
@@ -126,24 +129,52 @@ def _late(begin_s: float) -> list[TelemetryRow]:
             configuration="2 executors",
         )
     )
-    rows.append(
-        ChangeRow(
-            at_unix_s=begin_s + 60.0 * _CHANGED_AT,
-            request_id="c1",
-            origin="policy",
-            mechanism="redeploy",
-            source="2 executors",
-            target="3 executors",
-            source_executors=2,
-            target_executors=3,
-            outcome="applied",
-            took_s=60.0,
-            gap_s=30.0,
-            reason_code="load",
-            sentence="More load is to come.",
-        )
-    )
+    rows.append(_change(begin_s))
     return rows
+
+
+def _change(begin_s: float) -> ChangeRow:
+    return ChangeRow(
+        at_unix_s=begin_s + 60.0 * _CHANGED_AT,
+        request_id="c1",
+        origin="policy",
+        mechanism="redeploy",
+        source="2 executors",
+        target="3 executors",
+        source_executors=2,
+        target_executors=3,
+        outcome="applied",
+        took_s=60.0,
+        gap_s=30.0,
+        reason_code="load",
+        sentence="More load is to come.",
+    )
+
+
+def _failing(begin_s: float) -> list[TelemetryRow]:
+    """In time but for four failures: during a change, while it was full, during which it failed again, and that one."""
+    rows: list[TelemetryRow] = [
+        _report(begin_s, minute, load_per_s=1000.0, busy_share=0.99 if minute == _FULL_AT else None)
+        for minute in range(_MINUTES)
+    ]
+    failures = (
+        *((_CHANGED_AT, 90.0, False), (_FULL_AT + 1, 100.0, False), (_ODD_AT, 600.0, True), (_ODD_AT + 5, 61.0, False)),
+        *((_MINUTES - 9, 60.0, True), (_MINUTES - 5, 9.0, False)),  # these were got over in time, as far as is known
+    )
+    rows += [
+        RecoveryRow(
+            at_unix_s=begin_s + 60.0 * minute,
+            failure="executor-kill",
+            took_s=took_s,
+            is_bound=is_bound,
+            rate_per_s=1000.0,
+            executors=2,
+            configuration="2 executors",
+            promised_recovery_s=60.0,
+        )
+        for minute, took_s, is_bound in failures
+    ]
+    return [*rows, _change(begin_s)]
 
 
 def test_a_generated_fleet_reads_as_a_table_and_is_the_same_for_the_same_seed(
@@ -172,7 +203,8 @@ def test_rows_read_from_the_files_are_those_of_the_view(spark: SparkSession, tab
     assert len(view) == len(found) == 6 * _MINUTES
     for row in view:
         same = found[row["job"], row["window_start_unix_s"], row["executors"]]
-        assert same == pytest.approx({name: row[name] for name in same if name != IS_WHOLE} | {IS_WHOLE: True})
+        named = {name: row[name] for name in same if name in row}
+        assert same == pytest.approx({**named, OBSERVED: row["window_s"], IS_WHOLE: True})
 
 
 @pytest.mark.soak
@@ -185,7 +217,7 @@ def test_models_of_a_generated_fleet_find_what_it_was_made_of(spark: SparkSessio
         assert row["records_per_core_s"] == pytest.approx(truth[row["job"]], rel=0.2), row["job"]
         assert fitted_job(row.asDict()).forecaster().save()["model"] == "ensemble"
     # One that is new begins like those of its name.
-    new, known = JobTraits(job="clicks-new"), known_traits(spark, tmp_path / "models")
+    new, known = JobTraits(job="clicks-new"), known_traits(tmp_path)
     warm = warm_physics(new, known).records_per_core_s
     clicks = [value for job, value in truth.items() if job.startswith("clicks")]
     assert min(clicks) * 0.8 < warm.median < max(clicks) * 1.2
@@ -196,7 +228,7 @@ def test_what_is_read_from_the_table_is_what_was_fitted_here(spark: SparkSession
     fit_fleet(spark, tmp_path, tmp_path / "models", now_unix_s=1.0)
     fitted = read_model(spark, tmp_path / "models", "orders-000000")
     rows = open_fleet(spark, tmp_path)[OBSERVATIONS].where("job = 'orders-000000'").orderBy("window_start_unix_s")
-    samples = samples_of(rows.select("window_start_unix_s", "load_per_s").toArrow())
+    samples = samples_of(rows.selectExpr("window_start_unix_s", "load_per_s", "window_s AS observed_s").toArrow())
     forecaster = fitted.forecaster()
     series = forecaster.save()["series"]
     assert isinstance(series, dict)
@@ -275,6 +307,56 @@ def test_broken_promises_have_the_cause_that_was_nearest(spark: SparkSession, ta
         60.0,
     )
     assert found.sentences[0].startswith("1 of 6 jobs were late for 10 min in all: 40% under too much load, 30% after")
+    # Of the six failures of another, four took longer than was promised.
+    failed = found.tables[1][1].dicts()
+    assert [(one["job"], one["took_s"], one["is_bound"], one["reason"]) for one in failed] == [
+        ("orders-0", 600.0, True, "it failed again meanwhile (executor-kill)"),
+        ("orders-0", 100.0, False, "too much load: it was full before it failed"),
+        ("orders-0", 90.0, False, "a change was on (redeploy, applied)"),
+        ("orders-0", 61.0, False, None),
+    ]
+    assert "4 of 6 failures took longer to get over than was promised, in 1 job." in found.sentences
+    assert found.sentences[-1].startswith("orders-0: 90 s in place of 60 s after executor-kill, 20")
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_service_begins_with_what_the_table_of_all_jobs_knows(tables: Path) -> None:
+    known = known_loads(tables)
+    assert {
+        job: [(one.configuration.executors, round(one.load_per_s)) for one in seen] for job, seen in known.items()
+    } == {
+        "big-1": [(2, 1000), (4, 1000)],  # what ran last comes first
+        "late-1": [(2, 2000)],
+        **{f"orders-{number}": [(2, 1000 * (number + 1))] for number in range(4)},
+    }
+    assert {one.cpu_share for seen in known.values() for one in seen} == {0.5}
+    with pytest.raises(BadInputError, match="there are no tables"):
+        known_loads(tables / "elsewhere")
+
+
+def test_a_fit_that_was_stopped_leaves_the_tables_open_to_questions(spark: SparkSession, tmp_path: Path) -> None:
+    write_fleet(tmp_path, jobs=1, windows=5)
+    (tmp_path / "models" / ".spark-staging-1").mkdir(parents=True)
+    assert "models" not in open_fleet(spark, tmp_path)
+    with pytest.raises(BadInputError, match="there is no table of models"):
+        read_model(spark, tmp_path / "models", "orders-000000")
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_file_that_is_damaged_or_gone_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    write_fleet(tmp_path / "a b", jobs=1, windows=5)
+    (file,) = (tmp_path / "a b" / OBSERVATIONS).rglob("*.parquet")
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(PermanentError, match=r"cannot be read \(it is not a Parquet .+\): bring it back") as caught:
+        _ask(tmp_path / "a b", "SELECT sum(load_per_s) FROM observations_60s")
+    assert str(caught.value).startswith(str(file))
+    assert "\n" not in str(caught.value)
+    file.write_bytes(whole)
+    open_fleet(spark, tmp_path / "a b")
+    file.unlink()
+    with pytest.raises(PermanentError, match=r"\.parquet was taken away while it was read: try it again"):
+        ask(spark, "SELECT sum(load_per_s) FROM observations_60s", at_most=1)
 
 
 @pytest.mark.usefixtures("spark")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
-from tidewise.experiments.history import money_sentences, oversized_sentences, promise_sentences
+from tidewise.experiments.history import (
+    money_sentences,
+    oversized_sentences,
+    promise_sentences,
+    recovery_sentences,
+)
 
 
 def _cost(job: str, cost: float, share: float, **other: object) -> dict[str, Any]:
@@ -79,3 +85,23 @@ def test_broken_promises_are_told_with_their_causes_the_largest_first() -> None:
 def test_kept_promises_are_told_as_well() -> None:
     assert promise_sentences([], jobs=2) == ("No promise was broken: 2 jobs kept theirs in every window.",)
     assert "No job has a promise" in promise_sentences([], jobs=0)[0]
+
+
+def test_recoveries_that_took_too_long_are_told_with_what_may_have_been_why() -> None:
+    late = {
+        "job": "a",
+        "failed_at": datetime(2026, 1, 2, 3, 4),  # noqa: DTZ001 - as Spark gives it: the time here
+        "failure": "driver-kill",
+        "took_s": 150.0,
+        "is_bound": False,
+        "promised_recovery_s": 60.0,
+        "reason": "a change was on (redeploy, applied)",
+    }
+    when = "after driver-kill, 2026-01-02 03:04"
+    said = recovery_sentences([late, {**late, "job": "b", "is_bound": True, "reason": None}], failures=7)
+    assert said == (
+        "2 of 7 failures took longer to get over than was promised, in 2 jobs.",
+        f"a: 2 min 30 s in place of 60 s {when}; a change was on (redeploy, applied).",
+        f"b: at least 2 min 30 s in place of 60 s {when}; nothing that was reported says why.",
+    )
+    assert recovery_sentences([], failures=3) == ("No promise of recovery was broken in 3 failures.",)

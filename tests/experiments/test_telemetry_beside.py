@@ -90,7 +90,7 @@ def test_a_place_that_is_away_is_a_sentence_with_the_command_for_the_rest(
 def test_a_job_file_names_a_place_beside_itself(tmp_path: Path) -> None:
     file = JobFile(write_job(tmp_path, GOOD + '\n[telemetry]\nto = "rows"\nprogram = "2.1"\n'))
     assert file.telemetry == Target(folder=tmp_path / "rows")
-    assert file.resolved()["telemetry"] == {"to": "rows", "program": "2.1"}
+    assert file.resolved()["telemetry"] == {"to": "rows", "program": "2.1", "models": None}
     assert JobFile(write_job(tmp_path)).telemetry is None
 
 

@@ -136,6 +136,19 @@ def test_the_past_is_told_first_and_then_what_comes_each_step_once(tmp_path: Pat
     assert (row["processed_rate_per_s"], row["backlog_records"], row["input_rate_per_s"]) == (500.0, 0.0, 950.0)
 
 
+def test_who_told_nothing_the_first_time_begins_with_the_past_the_second_time(tmp_path: Path, server: Server) -> None:
+    path, place, clock = write(tmp_path, server), Place(), Clock()
+    known = dict(server.says)
+    server.says = dict.fromkeys(known, lambda _: None)
+    follow(path, place, clock)
+    assert place.lines == []
+    asked = len(server.asked)
+    server.says = known
+    follow(path, place, clock)
+    assert len(place.lines) == 5
+    assert len(server.asked) == 2 * asked
+
+
 def test_a_long_past_is_asked_for_in_pieces(tmp_path: Path, server: Server) -> None:
     place = Place()
     follow(write(tmp_path, server, past="5h"), place, Clock())

@@ -340,6 +340,30 @@ def test_a_run_that_keeps_its_own_clock_is_known_when_it_is_over(tmp_path: Path)
     assert facts.driver == Usage(core_s=3600.0)
 
 
+def test_runs_of_different_experiments_are_different_runs_of_different_jobs(tmp_path: Path) -> None:
+    told: dict[str, RunFacts] = {}
+    for place, plan in (
+        ("one", {"name": "one"}),
+        ("longer", {"name": "one", "seeds": [1, 2]}),
+        ("two", {"name": "two"}),
+    ):
+        write_journal(tmp_path / place / "a-b-1.partial", a_run())
+        end_run(tmp_path / place / "a-b-1", created="2026-01-01", plan=plan)
+        facts = facts_of_run(find_recorded(tmp_path / place / "a-b-1"))
+        assert facts is not None
+        told[place] = facts
+    assert {place: facts.job for place, facts in told.items()} == {
+        "one": "one-a-b-1",
+        "longer": "one-a-b-1",
+        "two": "two-a-b-1",
+    }
+    assert len({facts.run for facts in told.values()}) == 3
+    # Read again, or from another place, it is the same run.
+    (tmp_path / "elsewhere").mkdir()
+    again = facts_of_run(find_recorded((tmp_path / "one" / "a-b-1").rename(tmp_path / "elsewhere" / "a-b-1")))
+    assert again == told["one"]
+
+
 def test_the_rows_of_a_simulated_run_are_what_explain_says_of_it(tmp_path: Path) -> None:
     run = find_recorded(record(tmp_path, policy="reactive").folder)
     facts = facts_of_run(run)

@@ -208,6 +208,13 @@ def test_it_begins_with_what_the_table_of_all_jobs_knows() -> None:
     assert "asks for 2 executors" in str(JobDecisions(DecisionSettings()).take([first])[0]["sentence"])
 
 
+@pytest.mark.parametrize("name", [name for name in PERFORMING if name != "commit_interval_s"])
+def test_a_configuration_that_no_job_can_have_is_passed_over(name: str) -> None:
+    row = {**{one: at(10.0)[one] for one in PERFORMING}, "job": "job", "cpu_share": 0.5, "load_per_s": 9.0}
+    known = loads_of([{**row, name: 0}, row, {**row, "job": "other", name: 0}])
+    assert [(job, [one.load_per_s for one in seen]) for job, seen in known.items()] == [("job", [9.0])]
+
+
 def test_the_table_of_all_jobs_has_what_is_read_of_it() -> None:
     columns = {*(key.name for key in PERFORMANCE.keys), *(name for name, _ in PERFORMANCE.shown)}
     read = {

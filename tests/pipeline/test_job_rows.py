@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from tests.pipeline.observation_files import BEGIN_S, TABLE, window, write_observations
-from tidewise.core import BadInputError
+from tidewise.core import BadInputError, PermanentError
 from tidewise.pipeline.job_files import JOB, START, Wanted, buckets_in, listed
-from tidewise.pipeline.job_rows import IS_WHOLE, LOAD, Thinning, rows_of
+from tidewise.pipeline.job_rows import IS_WHOLE, LOAD, OBSERVED, Thinning, rows_of
 
 ALL = Thinning(newest_s=1e9, whole=10_000)
 WANTED = Wanted.of(means=("processed_rate_per_s", "latency_p95_s"), sums=("window_s", "changing_s"))
@@ -65,6 +65,7 @@ def test_what_is_stored_in_parts_is_put_together(tmp_path: Path) -> None:
     assert (first["processed_rate_per_s"], first["latency_p95_s"]) == (20.0, 2.0)
     # What no file of it has is unknown.
     assert rows.to_pylist()[1]["executors"] == 3
+    assert rows.column(OBSERVED).to_pylist() == [60.0, 30.0, 60.0]
     assert rows.column("latency_p95_s").to_pylist()[1:] == [None, None]
 
 
@@ -82,7 +83,7 @@ def test_the_newest_are_those_of_each_job_itself(tmp_path: Path) -> None:
     found = _rows(tmp_path, thinning=Thinning(newest_s=600.0))
     assert _minutes(found["old"]) == list(range(90, 100))
     assert _minutes(found["new"]) == list(range(1990, 2000))
-    assert found["new"].column_names == [START, LOAD, IS_WHOLE]
+    assert found["new"].column_names == [START, LOAD, OBSERVED, IS_WHOLE]
     assert not any(found["new"].column(IS_WHOLE).to_pylist())
 
 
@@ -132,6 +133,23 @@ def test_a_bucket_tells_its_jobs_and_how_many_rows_it_has(tmp_path: Path) -> Non
     told = [listed(bucket) for bucket in buckets_in(tmp_path, TABLE)]
     assert sorted(job for each in told for job in each.jobs) == ["a", "b"]
     assert sum(each.rows for each in told) == 400
+
+
+def test_workers_find_the_files_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_observations(tmp_path / "tables", [window("a", 0)])
+    monkeypatch.chdir(tmp_path)
+    (bucket,) = buckets_in(Path("tables"), TABLE)
+    monkeypatch.chdir("/")
+    assert listed(bucket).jobs == ("a",)
+
+
+def test_a_file_that_is_damaged_within_is_named(tmp_path: Path) -> None:
+    write_observations(tmp_path, [window("a", minute) for minute in range(200)])
+    (file,) = (tmp_path / TABLE).rglob("*.parquet")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:4] + b"\xff" * 400 + whole[404:])
+    with pytest.raises(PermanentError, match=r"part-0\.parquet cannot be read .*: bring it back"):
+        [listed(bucket) for bucket in buckets_in(tmp_path, TABLE)]
 
 
 def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:

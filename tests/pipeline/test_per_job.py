@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tidewise.core import BadInputError
 from tidewise.pipeline.per_job import JobRow, fed
-from tidewise.pipeline.per_job_query import BatchTold, FolderTarget, PerJobService, serve
+from tidewise.pipeline.per_job_query import BatchTold, FolderTarget, PerJobService, mark_of, serve
 from tidewise.pipeline.telemetry_stream import FolderSource
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -27,7 +27,8 @@ class Sum:
         if any(row["number"] is None for row in rows):
             raise ValueError("there is  no number")
         self.total += sum(row["number"] for row in rows)
-        return [{"topic": "sums", "total": self.total, "seen": ",".join(f"{row['run']}{row['line']}" for row in rows)}]
+        seen = ",".join(f"{row['run']}{row['line']}" for row in rows)
+        return [{"topic": "sums", "run": "sums", "total": self.total, "seen": seen}]
 
     def save(self) -> str:
         return json.dumps(self.total)
@@ -43,7 +44,7 @@ SUMS = PerJobService(
     where="at_unix_s IS NOT NULL",
     columns=("job", "run", "line", "at_unix_s", "number"),
     make=Sum,
-    answers="total double, seen string",
+    answers="run string, total double, seen string",
     forget_after_s=3600.0,
 )
 
@@ -105,6 +106,12 @@ def test_what_was_saved_and_cannot_be_read_is_told_and_the_rows_count() -> None:
     assert "what was saved could not be read" in problems[0]
 
 
+def test_every_checkpoint_has_a_mark_of_its_own_for_good(tmp_path: Path) -> None:
+    one, other = mark_of(tmp_path / "state" / "one"), mark_of(tmp_path / "state" / "other")
+    assert one != other
+    assert mark_of(tmp_path / "state" / "one") == one
+
+
 # On Spark ----------------------------------------------------------------------------------------------------------
 
 
@@ -113,7 +120,7 @@ class Service:
 
     def __init__(self, session: SparkSession, folder: Path) -> None:
         self._session = session
-        self.lines, self.out, self._checkpoint = folder / "lines", folder / "out", folder / "checkpoint"
+        self.lines, self.out, self.checkpoint = folder / "lines", folder / "out", folder / "checkpoint"
         self.lines.mkdir()
         self._files = 0
 
@@ -129,7 +136,7 @@ class Service:
             session=self._session,
             sources=[FolderSource(folder=self.lines)],
             target=FolderTarget(folder=self.out),
-            checkpoint=self._checkpoint,
+            checkpoint=self.checkpoint,
             every_s=None,
             partitions=2,
             tell=told.append,
@@ -165,7 +172,19 @@ def test_a_service_goes_on_from_its_checkpoint_and_one_job_does_not_disturb_the_
 
     service.tell({"job": "y", **row(3, number=4.0)})
     service.run()
-    assert service.answers("sums")[-1] == {"job": "y", "total": 4.0, "seen": "a3"}
+    last = service.answers("sums")[-1]
+    assert {**last, "run": ""} == {"job": "y", "run": "", "total": 4.0, "seen": "a3"}
+
+    # Begun anew with another checkpoint: other runs in other files, and none of those before is gone.
+    told, files = service.answers("sums"), set((service.out / "sums").iterdir())
+    assert {one["run"] for one in told} == {f"sums-{mark_of(service.checkpoint)}"}
+    service.checkpoint = tmp_path / "another"
+    service.run()
+    new = set((service.out / "sums").iterdir()) - files
+    added = [json.loads(line) for path in new for line in path.read_text(encoding="utf-8").splitlines()]
+    assert {one["run"] for one in added} == {f"sums-{mark_of(service.checkpoint)}"}
+    assert not {one["run"] for one in added} & {one["run"] for one in told}
+    assert [one for one in service.answers("sums") if one not in added] == told
 
 
 def test_a_folder_that_is_not_there_is_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tidewise.pipeline.streaming import lost_lines
+from tidewise.pipeline.streaming import late_rows, lost_lines
 
 
-def progress(*sources: dict[str, Any]) -> StreamingQueryProgress:
+def progress(*sources: dict[str, Any], operators: Sequence[dict[str, Any]] = ()) -> StreamingQueryProgress:
     return StreamingQueryProgress.fromJson(
         {
             "id": "d1d5c1d0-0000-4000-8000-000000000000",
@@ -24,7 +25,7 @@ def progress(*sources: dict[str, Any]) -> StreamingQueryProgress:
             "processedRowsPerSecond": 1.0,
             "durationMs": {},
             "eventTime": {},
-            "stateOperators": [],
+            "stateOperators": list(operators),
             "sources": list(sources),
             "sink": {"description": "ForeachBatchSink", "numOutputRows": -1},
         }
@@ -55,3 +56,22 @@ def topic(*, start: dict[str, int] | None, end: dict[str, int], rows: int) -> di
 )
 def test_lines_that_a_topic_deleted_before_they_were_read_are_counted(source: dict[str, Any], lost: int) -> None:
     assert lost_lines(progress(source)) == lost
+
+
+def test_rows_that_were_dropped_as_late_are_counted() -> None:
+    operator = {
+        "operatorName": "dedupeWithinWatermark",
+        "numRowsTotal": 7,
+        "numRowsUpdated": 7,
+        "numRowsRemoved": 0,
+        "allUpdatesTimeMs": 1,
+        "allRemovalsTimeMs": 1,
+        "commitTimeMs": 1,
+        "memoryUsedBytes": 1,
+        "numRowsDroppedByWatermark": 5,
+        "numShufflePartitions": 2,
+        "numStateStoreInstances": 2,
+        "customMetrics": {},
+    }
+    assert late_rows(progress(operators=[operator, operator])) == 10
+    assert late_rows(progress()) == 0

@@ -18,12 +18,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline import telemetry_rows as rows
+from tests.pipeline.observation_files import TABLE, window, write_observations
 from tests.pipeline.telemetry_child import SETTINGS
 from tests.pipeline.telemetry_rows import MIDNIGHT_S, envelope, having, report, without, write_lines
 from tidewise.core import BadInputError, PermanentError, TemporaryError
 from tidewise.host.processes import wait_until
+from tidewise.pipeline import telemetry_tables
 from tidewise.pipeline.telemetry_claim import CHECKPOINT, FACTS
-from tidewise.pipeline.telemetry_compact import compact, retain
+from tidewise.pipeline.telemetry_compact import Compaction, compact, retain
 from tidewise.pipeline.telemetry_stream import FolderSource, StreamSettings, Taken, run_stream
 from tidewise.pipeline.telemetry_tables import TABLES, open_tables, read_committed, read_table
 
@@ -50,6 +52,8 @@ BAD = [
     (having(GOOD, cpu_share="half"), "The field cpu_share of a report is not a number."),
     (having(GOOD, load_per_s=-1), "The field load_per_s of a report must be at least 0 and at most 1e+18, not -1.0."),
     (having(GOOD, window_s=0), "The field window_s of a report must be above 0 and at most 1e+18, not 0.0."),
+    (having(GOOD, executors=0), "The field executors of a report must be above 0 and at most 1e+18, not 0."),
+    (having(GOOD, cores_per_executor=0), "The field cores_per_executor of a report must be above 0 and at most 1e+18"),
     (having(GOOD, busy_share=1.5), "The field busy_share of a report must be at least 0 and at most 1, not 1.5."),
     (GOOD.replace("1000.0", "1e999"), "at least 0 and at most 1e+18, not Infinity."),
     (GOOD.replace("1000.0", "NaN", 1), "at least 0 and at most 1e+18, not NaN."),
@@ -164,6 +168,74 @@ def test_a_batch_that_is_written_again_changes_nothing(
     assert _contents(spark, tables) == before
 
 
+def test_a_file_from_far_ahead_hides_none_that_comes_later(spark: SparkSession, tmp_path: Path) -> None:
+    lines, tables = tmp_path / "lines", tmp_path / "tables"
+    every = [
+        envelope(report(MIDNIGHT_S + 5.0, state_partitions=partitions), line=line).to_json()
+        for line, partitions in enumerate((None, 8, 16), start=1)
+    ]
+    write_lines(lines, "1.jsonl", every[:1], ago_s=-60 * 86_400)
+    assert _stream(spark, lines, tables).rows == 1
+    write_lines(lines, "2.jsonl", every[1:], ago_s=0)
+    assert _stream(spark, lines, tables).rows == 2
+    open_tables(spark, tables)
+    for view in ("observations_60s", "performance"):
+        found = _by(spark, view, "state_partitions")
+        assert {key: row["reports"] for (key,), row in found.items()} == {None: 1, 8: 1, 16: 1}
+
+
+def test_a_clock_that_was_ahead_and_is_set_back_costs_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    lines, tables = tmp_path / "lines", tmp_path / "tables"
+    every = [envelope(report(MIDNIGHT_S + 5.0), line=line).to_json() for line in (1, 2, 3)]
+    write_lines(lines, "1.jsonl", every[:1], ago_s=3)
+    assert _stream(spark, lines, tables).rows == 1
+    # As Spark leaves it where the clock was six hours ahead meanwhile.
+    commits = tables / CHECKPOINT / "commits"
+    version, told = (commits / "0").read_text().splitlines()
+    ahead = json.loads(told) | {"nextBatchWatermarkMs": round(1000 * time.time()) + 5 * 3_600_000}
+    (commits / "0").write_text(f"{version}\n{json.dumps(ahead)}")
+    (commits / ".0.crc").unlink()
+    for number, is_told in ((2, True), (3, False)):
+        heard: list[str] = []
+        write_lines(lines, f"{number}.jsonl", every[1:number], ago_s=0)
+        source = FolderSource(folder=lines)
+        taken = run_stream(source, tables, session=spark, once=True, settings=SETTINGS, tell=heard.append)
+        assert (taken.rows, taken.dead_letters, taken.lost) == (1, 0, 0)
+        assert any("This machine's clock was set back" in one for one in heard) == is_told
+
+
+def test_a_generation_that_is_being_written_is_not_read_beside_the_one_that_counts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_observations(tmp_path, [window("a", 0), window("a", 1)], batch=-1)
+    found_add = telemetry_tables._Found.add
+
+    def add_and_write(found: telemetry_tables._Found, day: date, path: Path) -> None:
+        found_add(found, day, path)
+        for made in path.glob("bucket=*/batch=-1"):
+            shutil.copytree(made, made.with_name("batch=-2"))
+
+    monkeypatch.setattr(telemetry_tables._Found, "add", add_and_write)
+    assert read_table(spark, tmp_path, TABLES[TABLE]).count() == 2
+
+
+def test_a_day_with_a_damaged_file_is_told_and_the_others_are_compacted(spark: SparkSession, tmp_path: Path) -> None:
+    write_observations(tmp_path, [window("a", minute) for minute in (0, 1440, 2880)])
+    damaged = sorted((tmp_path / TABLE).rglob("*.parquet"))[1]
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[: len(whole) // 2])
+    heard: list[str] = []
+    done = compact(spark, tmp_path, TODAY, tell=heard.append)
+    assert done.days == 2
+    (problem,) = done.problems
+    assert problem.startswith(f"{TABLE} of 2026-01-02 stays as it is: {damaged} cannot be read (")
+    assert f"{problem}." in heard
+    assert not (tmp_path / "_compacting").exists()
+    damaged.write_bytes(whole)
+    assert read_table(spark, tmp_path, TABLES[TABLE]).count() == 3
+    assert compact(spark, tmp_path, TODAY) == Compaction(days=1, folders_removed=0)
+
+
 def test_compaction_and_late_rows_after_it_change_no_view(spark: SparkSession, written: Path, tmp_path: Path) -> None:
     lines, tables = tmp_path / "lines", tmp_path / "tables"
     shutil.copytree(written, tables)
@@ -201,7 +273,9 @@ def test_a_column_that_older_files_lack_is_null(spark: SparkSession, written: Pa
     shutil.copy(written / "_committed.json", older)
     for name in ("reports", "observations_60s"):
         whole = read_table(spark, written, TABLES[name])
-        lacking = whole.drop("currency", "memory_share", "memory_share__sum", "memory_share__known_s")
+        lacking = whole.drop(
+            "currency", "memory_share", "memory_share__sum", "memory_share__known_s", "state_partitions"
+        )
         lacking.write.partitionBy("day", "bucket", "batch").parquet(str(older / name))
     open_tables(spark, older)
     for name in ("reports", "observations_60s"):

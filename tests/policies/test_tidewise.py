@@ -26,6 +26,8 @@ from tidewise.core import (
     Situation,
 )
 from tidewise.policies import Tidewise
+from tidewise.policies.registry import describe
+from tidewise.qos import CONTINUOUS, Physics
 from tidewise.testing.situations import report, situation_of, space_of
 
 WINDOW_S = 5.0
@@ -561,3 +563,13 @@ def test_a_job_to_which_nothing_comes_any_more_is_decided_on() -> None:
     history = [replace(one, arrival_rate_per_s=0.0) for one in steady(8)]
     decision = taught(history).decide(at_its_end(history))
     assert all(math.isfinite(value) for value in decision.reason.evidence.values() if isinstance(value, float))
+
+
+def test_a_prior_is_for_code_alone_and_is_of_the_same_kind_as_the_job() -> None:
+    (described,) = (one for one in describe() if one.name == Tidewise.name)
+    assert "continuous" in {one.name for one in described.settings}
+    assert "prior" not in {one.name for one in described.settings}
+    Tidewise(prior=Physics())
+    Tidewise(prior=CONTINUOUS, continuous=True)
+    with pytest.raises(InvalidValueError, match="a prior has to be continuous where the job is"):
+        Tidewise(prior=CONTINUOUS)

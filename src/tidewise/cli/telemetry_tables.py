@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tidewise.cli.output import print_json, print_sentence
+from tidewise.cli.output import BAD_INPUT, print_json, print_sentence
 from tidewise.core import BadInputError, parse_duration_s
 from tidewise.core.checks import require_finite
 from tidewise.experiments.telemetry_target import Target
@@ -20,6 +20,10 @@ from tidewise.pipeline.context import spark_session
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the tables.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document at the end instead of a sentence.")]
 Master = Annotated[str, typer.Option("--master", help="The Spark that does it.")]
+
+
+_MOST_DIGITS = 9
+"""What is longer is no number of days, and too much for Python at some length."""
 
 
 def write_tables(
@@ -35,7 +39,7 @@ def write_tables(
         str, typer.Option("--oldest", help="Rows from longer before they were received are dead letters.")
     ] = "30d",
     buckets: Annotated[
-        int, typer.Option("--buckets", min=1, max=1000, help="Files of a table per day and batch, at most.")
+        int, typer.Option("--buckets", help="Files of a table per day and batch, at most; from 1 to 100.")
     ] = 16,
     master: Master = "local[*]",
     json: Json = False,
@@ -54,6 +58,7 @@ def write_tables(
     find_spark()  # says what to install, before what needs it is imported
     from tidewise.pipeline.telemetry_stream import (  # noqa: PLC0415 - an optional extra
         StreamSettings,
+        require_apart,
         run_stream,
     )
 
@@ -62,6 +67,7 @@ def write_tables(
     require_finite("every", trigger_s, above=0.0)
     lines = Target.parse(source).source()
     lines.check()
+    require_apart(lines, folder)
     jars = resolve(spark_connector(), tell=_tell) if source.startswith("kafka://") else ()
     with spark_session(master, jars=jars) as session:
         taken = run_stream(
@@ -88,7 +94,7 @@ def compact_tables(
     """Rewrite the days that are over into few sorted files, and drop those that are too old; once a day is enough.
 
     The tables may be written and read meanwhile. Reports are kept for 7 days, observations_10s and dead_letters for
-    30, all others for 400, unless told otherwise.
+    30, all others for 400, unless told otherwise. A day with a file that cannot be read stays as it is, and is told.
 
     For example:
 
@@ -106,16 +112,25 @@ def compact_tables(
     with spark_session(master) as session:
         done = compact(session, folder, today, tell=_tell)
     if json:
-        print_json({"compacted": done.days, "dropped": dropped, "folders_removed": done.folders_removed})
+        print_json(
+            {
+                "compacted": done.days,
+                "dropped": dropped,
+                "folders_removed": done.folders_removed,
+                "problems": list(done.problems),
+            }
+        )
     else:
         print_sentence(f"{done.days} days of tables were compacted and {dropped} dropped in {folder}.")
+    if done.problems:
+        raise typer.Exit(BAD_INPUT)
 
 
 def _days(told: list[str]) -> dict[str, int]:
     found = {}
     for each in told:
         table, _, days = each.partition("=")
-        if not table or not days.isdecimal():
+        if not table or not days.isdecimal() or len(days) > _MOST_DIGITS:
             raise BadInputError(f"--keep-days {each} is no table with its days: write it like --keep-days reports=7")
         found[table] = int(days)
     return found

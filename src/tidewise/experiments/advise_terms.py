@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -60,7 +61,7 @@ def terms_of_job(file: JobFile) -> Terms:
     control = file.table.control
     return Terms(
         label=file.label,
-        policy=file.policy,
+        policy=partial(file.policy, file.similar()),
         space=file.space,
         promises=file.promises,
         prices=file.prices,

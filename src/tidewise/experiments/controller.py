@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tidewise.control import SqliteJournal, SystemClock
@@ -19,6 +19,7 @@ from tidewise.engines.spark.master import ClusterManager
 from tidewise.engines.spark.reports import QueryDetail, ReportDetail
 from tidewise.experiments.channel import Answer, Channel, controller_of
 from tidewise.experiments.comparison import run_name
+from tidewise.experiments.fleet_warm_start import JobTraits
 from tidewise.experiments.job_file import JobFile
 from tidewise.experiments.live import LiveRun, LiveSetting, LiveView, Observer
 from tidewise.experiments.record import JOURNAL_FILE, PARTIAL_SUFFIX, RUN_FILE, Run
@@ -35,6 +36,8 @@ KEPT_JOB_FILE = "job.toml"
 """In its home: the job file as it was when the run began."""
 ADVICE_FILE = "advice-only"
 """In its home: there where nothing of the job may be changed."""
+SIMILAR_FILE = "similar-jobs.json"
+"""In its home: what was known of the jobs whose history this one began with."""
 BEGAN_FILE = "began.json"
 """In its home: when the clock of the run began."""
 
@@ -118,6 +121,21 @@ class Home:
         write_private(self.job_file, job.text)
         return True
 
+    def similar(self, job: JobFile) -> list[JobTraits]:
+        """The jobs whose history this one begins with: the same for every controller of this run, whatever is fitted.
+
+        BadInputError where they cannot be read.
+        """
+        path = self.folder / SIMILAR_FILE
+        if not (self.was_left_behind and path.is_file()):
+            found = [] if self.was_left_behind else job.similar()
+            write_private(path, json.dumps([asdict(each) for each in found], indent=1))
+            return found
+        try:
+            return [JobTraits(**each) for each in json.loads(path.read_text(encoding="utf-8"))]
+        except (OSError, ValueError, TypeError) as error:
+            raise BadInputError(f"{path} cannot be read: {error}") from error
+
     def clock(self) -> SystemClock:
         """The time of the run, which goes on over restarts and never back."""
         journal, at_least_s = self.partial / JOURNAL_FILE, None
@@ -197,6 +215,9 @@ class Controller:
         if home.was_left_behind and Book.read(home.folder / _JOB).active is None:
             # The controller before died before its job had begun: nothing is lost by beginning again.
             clear(file, home)
+        similar = home.similar(file)  # before anything starts: it may be wrong
+        if (beginning := file.begins_with(similar)) is not None and not home.was_left_behind:
+            self._tell(beginning)
         cluster = _cluster(file, home)
         if isinstance(cluster, LocalCluster) and (note := file.cpu_note(cluster.cpu_reason)) is not None:
             self._tell(note)
@@ -210,7 +231,7 @@ class Controller:
                 load=file.name,
                 # Held against other runs, it must not pass for what the policy would have made of the job.
                 label=f"{file.label} (advice only)" if self._advice_only else file.label,
-                policy=file.policy(),
+                policy=file.policy(similar),
                 space=file.space,
                 start=file.start,
                 promises=file.promises,

@@ -34,7 +34,7 @@ from tidewise.forecast.registry import ENSEMBLE
 from tidewise.forecast.series import filled
 from tidewise.forecast.weighing import blended
 from tidewise.host.threads import on_one_thread
-from tidewise.pipeline.grouped import Worked, each_job
+from tidewise.pipeline.grouped import Worked, each_job, has_answers
 from tidewise.qos import Candidates, JobModel, Physics
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def fit_fleet(
 
 def read_models(session: Session, folder: str | Path) -> Frame:
     """The table of models."""
-    if not Path(folder).is_dir():
+    if not has_answers(folder):
         raise BadInputError(f"there is no table of models at {folder}: make it with tidewise fleet fit")
     return session.read.parquet(str(folder))
 

@@ -17,7 +17,7 @@ from tidewise.core.checks import require
 from tidewise.experiments.fleet_tables import OBSERVATIONS
 from tidewise.pipeline.grouped import Looks
 from tidewise.pipeline.job_files import CONFIGURED, PROGRAM, START, Wanted
-from tidewise.pipeline.job_rows import IS_WHOLE, LOAD, Thinning
+from tidewise.pipeline.job_rows import IS_WHOLE, LOAD, OBSERVED, Thinning
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,18 +59,21 @@ class Samples:
 
 
 def samples_of(rows: pa.Table) -> Samples:
-    """The newest samples of a job; NotReadyError where no row tells of its load."""
-    times_s, rates = _floats(rows, START) + SAMPLE_S, _floats(rows, LOAD)
-    known = np.isfinite(times_s) & np.isfinite(rates) & (rates >= 0.0)
-    times_s, rates = times_s[known], rates[known]
+    """The newest samples of a job; NotReadyError where no row tells of its load.
+
+    Of rows that tell of the same sample, as after a change of the configuration within it, each weighs by its seconds.
+    """
+    times_s, rates, observed_s = _floats(rows, START) + SAMPLE_S, _floats(rows, LOAD), _floats(rows, OBSERVED)
+    known = np.isfinite(times_s) & np.isfinite(rates) & (rates >= 0.0) & (observed_s > 0.0)
+    times_s, rates, observed_s = times_s[known], rates[known], observed_s[known]
     if not len(times_s):
         raise NotReadyError("no row tells of the load")
     end_s = float(times_s.max())
     back = np.rint((end_s - times_s) / SAMPLE_S).astype(np.int64)
     near = back < SAMPLES
-    back, rates = back[near], rates[near]
-    sums, counts = (np.bincount(back, weights, minlength=1) for weights in (rates, np.ones(len(rates))))
-    means = np.where(counts > 0.0, sums / np.maximum(counts, 1.0), np.nan)
+    back, rates, observed_s = back[near], rates[near], observed_s[near]
+    sums, over_s = (np.bincount(back, weights, minlength=1) for weights in (rates * observed_s, observed_s))
+    means = np.divide(sums, over_s, out=np.full(len(sums), np.nan), where=over_s > 0.0)
     return Samples(rates_per_s=np.asarray(means[::-1]), end_unix_s=end_s)
 
 

@@ -6,14 +6,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tidewise.core import BadInputError
 from tidewise.core.checks import require_text
-from tidewise.experiments.fleet_fit import read_models
+from tidewise.experiments.fleet_tables import MODELS
 from tidewise.qos import Physics, Usual
-
-if TYPE_CHECKING:
-    from tidewise.pipeline.grouped import Session
 
 _MOST_ALIKE = 8
 _OTHER_PROGRAM, _OTHER_NAME = 1.0, 2.0
@@ -64,17 +66,34 @@ class JobTraits:
         return word.lower()
 
 
-def known_traits(session: Session, folder: str | Path) -> list[JobTraits]:
-    """Of all jobs of the table of models that could be fitted; without their models, so that a fleet fits in memory."""
-    rows = read_models(session, folder).where("error is null")
-    return [JobTraits.of(row.asDict()) for row in rows.select(*JobTraits.__dataclass_fields__).collect()]
+def known_traits(tables: Path) -> list[JobTraits]:
+    """Of all jobs whose models could be fitted, in the tables of a fleet; BadInputError where there are none.
+
+    Without the models themselves, so that a fleet fits in memory, and without Spark: it is read by every controller.
+    """
+    if not tables.is_dir():
+        raise BadInputError(f"there is no folder {tables}; name the one whose tables were fitted (tidewise fleet fit)")
+    folder = tables / MODELS
+    if next(folder.rglob("*.parquet"), None) is None:
+        raise BadInputError(f"{tables} has no models yet; make them with: tidewise fleet fit --tables {tables}")
+    try:
+        found = pq.read_table(folder, columns=list(JobTraits.__dataclass_fields__), filters=pc.field("error").is_null())
+        return [JobTraits.of(row) for row in found.to_pylist()]
+    except (OSError, pa.ArrowException) as error:
+        raise BadInputError(
+            f"the models in {folder} cannot be read: {next(iter(str(error).splitlines()), 'they are damaged')}; make "
+            f"them anew with: tidewise fleet fit --tables {tables}"
+        ) from error
 
 
 def most_alike(job: JobTraits, others: Iterable[JobTraits], *, at_most: int = _MOST_ALIKE) -> list[JobTraits]:
-    """The nearest first; those that are too far from it to tell anything are left out, and so is the job itself."""
+    """The nearest first; those that are too far from it to tell anything are left out, and so is the job itself.
+
+    What the same job has shown before, when less or other was known of it, is an example like any other: the first.
+    """
     by_distance = sorted(
-        ((_apart(job, other), other) for other in others if other.job != job.job),
-        key=lambda pair: (pair[0], pair[1].job),
+        ((_apart(job, other), other) for other in others if other != job),
+        key=lambda pair: (pair[0], pair[1].job != job.job, pair[1].job),
     )
     return [other for apart, other in by_distance[:at_most] if apart <= _FAR]
 

@@ -117,7 +117,7 @@ class JobForecasts:
                 "topic": topic,
                 "schema": SCHEMA,
                 "kind": FORECAST_KIND,
-                # One that starts anew numbers anew, and begins at another time.
+                # One that starts anew numbers anew, and begins at another time; see PerJobService for other states.
                 "run": f"{topic}-{self._clock.zero_unix_s}",
                 "line": self._line,
                 "made_at_unix_s": now_unix_s,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewise.core import format_duration
 from tidewise.experiments.fleet_tables import open_fleet
-from tidewise.experiments.history_sql import MONEY_BY_DAY, MONEY_BY_JOB, OVERSIZED, PROMISES
+from tidewise.experiments.history_sql import MONEY_BY_DAY, MONEY_BY_JOB, OVERSIZED, PROMISES, RECOVERIES
 from tidewise.pipeline.table_sql import Answered, ask
 
 if TYPE_CHECKING:
@@ -168,8 +168,14 @@ def _promises(session: Session, at_most: int) -> History:
     found = ask(session, PROMISES.format(**_PROMISE_TERMS), at_most=MOST_ROWS)
     given = ask(session, "SELECT count(DISTINCT job) FROM observations_60s WHERE promised_s > 0", at_most=1)
     jobs = int(str(given.rows[0][0]))
+    late = ask(session, RECOVERIES.format(**_PROMISE_TERMS), at_most=MOST_ROWS)
+    promised = ask(session, "SELECT count(*) FROM recoveries WHERE promised_recovery_s IS NOT NULL", at_most=1)
+    failures = int(str(promised.rows[0][0]))
+    # Only what was promised is told of; where nothing was, one sentence says enough.
+    said = promise_sentences(found.dicts(), jobs=jobs) if jobs or not failures else ()
     return History(
-        sentences=promise_sentences(found.dicts(), jobs=jobs), tables=(("Broken promises", _first(found, at_most)),)
+        sentences=said + (recovery_sentences(late.dicts(), failures=failures) if failures else ()),
+        tables=(("Late", _first(found, at_most)), ("Recovered too late", _first(late, at_most))),
     )
 
 
@@ -200,6 +206,22 @@ def promise_sentences(broken: Sequence[Mapping[str, Any]], *, jobs: int) -> tupl
         for job in broken[:3]
     ]
     return tuple(said)
+
+
+def recovery_sentences(late: Sequence[Mapping[str, Any]], *, failures: int) -> tuple[str, ...]:
+    """Which promises of recovery were broken and why, of so many failures of jobs that had one; the worst first."""
+    if not late:
+        return (f"No promise of recovery was broken in {_number(failures, 'failure')}.",)
+    jobs = _number(len({one["job"] for one in late}), "job")
+    first = f"{len(late)} of {_number(failures, 'failure')} took longer to get over than was promised, in {jobs}."
+    return (first, *(_recovery_sentence(one) for one in late[:3]))
+
+
+def _recovery_sentence(one: Mapping[str, Any]) -> str:
+    took = f"{'at least ' if one['is_bound'] else ''}{_time_text(one['took_s'])}"
+    promised = f"in place of {_time_text(one['promised_recovery_s'])}"
+    why = one["reason"] or "nothing that was reported says why"
+    return f"{one['job']}: {took} {promised} after {one['failure']}, {one['failed_at']:%Y-%m-%d %H:%M}; {why}."
 
 
 def _first(answer: Answered, at_most: int) -> Answered:

@@ -105,3 +105,43 @@ ORDER BY bad_s DESC, job
 An event explains what is bad until {near_s} s after it was over; of two that are as near, the failure. To be filled
 in: `busy`, `behind` and `near_s`.
 """
+
+RECOVERIES = """
+WITH late AS (
+    SELECT job, run, line, at_unix_s, took_s, is_bound, promised_recovery_s, failure, configuration
+    FROM recoveries
+    WHERE took_s > promised_recovery_s
+), failed_again AS (
+    SELECT late.run, late.line, min_by(other.failure, other.at_unix_s) AS failure
+    FROM late JOIN recoveries AS other
+      ON late.job = other.job AND other.at_unix_s > late.at_unix_s AND other.at_unix_s < late.at_unix_s + late.took_s
+    GROUP BY late.run, late.line
+), changed AS (
+    SELECT late.run, late.line, min_by(concat(mechanism, ', ', outcome), changes.at_unix_s) AS words
+    FROM late JOIN changes
+      ON late.job = changes.job AND changes.at_unix_s < late.at_unix_s + late.took_s
+     AND changes.at_unix_s + coalesce(changes.took_s, 0) > late.at_unix_s
+    GROUP BY late.run, late.line
+), filled AS (
+    SELECT late.run, late.line, max(busy_share) AS busy_share
+    FROM late JOIN observations_60s AS seen
+      ON late.job = seen.job AND window_start_unix_s < late.at_unix_s
+     AND window_start_unix_s + 60 > late.at_unix_s - {near_s}
+    GROUP BY late.run, late.line
+)
+SELECT late.job, timestamp_seconds(at_unix_s) AS failed_at, late.failure, took_s, is_bound, promised_recovery_s,
+       configuration,
+       CASE WHEN failed_again.failure IS NOT NULL THEN concat('it failed again meanwhile (', failed_again.failure, ')')
+            WHEN changed.words IS NOT NULL THEN concat('a change was on (', changed.words, ')')
+            WHEN filled.busy_share >= {busy} THEN 'too much load: it was full before it failed'
+       END AS reason
+FROM late
+LEFT JOIN failed_again ON late.run = failed_again.run AND late.line = failed_again.line
+LEFT JOIN changed ON late.run = changed.run AND late.line = changed.line
+LEFT JOIN filled ON late.run = filled.run AND late.line = filled.line
+ORDER BY took_s / promised_recovery_s DESC, late.job, failed_at
+"""
+"""The failures that took longer to get over than was promised, the worst first, each with what may have been why.
+
+To be filled in: `busy` and `near_s`, as for the others.
+"""

@@ -30,6 +30,8 @@ def check_job(job: JobFile) -> list[str]:
         note = job.cpu_note(NOT_OURS)
     told.append(f"Start: {job.start}")
     told.append(f"Policy: {job.label}, over {len(job.space):,} configurations")
+    if (beginning := job.begins_with(job.similar())) is not None:
+        told.append(beginning)
     told += [f"Change of {sentence}" for sentence in job.changes()]
     if note is not None:
         told.append(f"Careful: {note}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +28,7 @@ from tidewise.engines.spark.engine import offered_changes
 from tidewise.engines.spark.latency import LatencyChoice
 from tidewise.engines.spark.master import StandaloneMaster
 from tidewise.engines.spark.program import SparkProgram, check_memory, spark_conf
+from tidewise.experiments.fleet_warm_start import JobTraits, known_traits, most_alike, warm_physics
 from tidewise.experiments.plan import (
     ConfigurationTable,
     ControlTable,
@@ -41,6 +44,7 @@ from tidewise.experiments.plan_checks import check_policy, refuse_hindsight
 from tidewise.experiments.telemetry_target import Target
 from tidewise.experiments.toml_file import Memory, Table, TomlFile
 from tidewise.policies import Tidewise, make_policy
+from tidewise.qos import CONTINUOUS, Physics
 
 LOCAL = "local"
 NOT_OURS = "CPU is not limited on a cluster that is not Tidewise's own"
@@ -81,12 +85,15 @@ class ClusterTable(Table):
 
 
 class TelemetryTable(Table):
-    """Where the history of the job is told while it runs."""
+    """Where the history of the job is told while it runs, and whose history it begins with."""
 
-    to: str
+    to: str | None = None
     """A folder, beside the job file where its path is relative; or `kafka://HOST:PORT/TOPIC`."""
     program: str | None = None
     """The version of the program, as the rows have it."""
+    models: str | None = None
+    """The tables of a fleet that was fitted, a folder as in `to`: what jobs like this one showed is believed of it
+    until it shows something itself."""
 
 
 class JobTable(Table):
@@ -156,6 +163,8 @@ class JobFile:
                 self._check_policy()
         else:
             self._check_policy()
+        if kept is None:
+            self.similar()  # what is wrong with it is told now; a run that is on needs it no more
 
     @property
     def text(self) -> str:
@@ -181,9 +190,35 @@ class JobFile:
         given = self.table.checkpoint
         return None if given is None or "://" in given else self.program.folder / given
 
-    def policy(self) -> Policy:
-        """A fresh one."""
-        return make_policy(self._policy_table.policy, self._policy_table.settings)
+    def policy(self, similar: Iterable[JobTraits] = ()) -> Policy:
+        """A fresh one, which begins with what these jobs showed, where it is one that looks at that."""
+        policy = make_policy(self._policy_table.policy, self._policy_table.settings)
+        similar = list(similar)
+        if not similar or not isinstance(policy, Tidewise):
+            return policy
+        usual = CONTINUOUS if policy.continuous else Physics()
+        return replace(policy, prior=warm_physics(self._traits, similar, usual=usual))
+
+    def similar(self) -> list[JobTraits]:
+        """The jobs most like this one, in the models that the file names; BadInputError where those cannot be read."""
+        table = self.table.telemetry
+        if table is None or table.models is None:
+            return []
+        with self._file.at("telemetry", "models"):
+            known = known_traits(self.path.parent / table.models)
+        return most_alike(self._traits, known) if self._policy_table.policy == Tidewise.name else []
+
+    def begins_with(self, similar: Iterable[JobTraits]) -> str | None:
+        """What to tell of the jobs that this one begins with; None where the file names no models."""
+        names = [each.job for each in similar]
+        if names:
+            return f"It begins with what jobs like it have shown: {', '.join(names)}."
+        table = self.table.telemetry
+        if table is None or table.models is None:
+            return None
+        if self._policy_table.policy != Tidewise.name:
+            return f"The models in {table.models} are of no use to the policy {self.label}."
+        return f"No job in {table.models} is like {self.name}: it begins with what is usual."
 
     def master(self) -> StandaloneMaster:
         """The cluster that the file names; not for a local one."""
@@ -214,6 +249,12 @@ class JobFile:
             if len(self.space.cores_per_executor) > 1:
                 raise BadInputError(f"several values make no difference here ({reason}); give one")
         return f"{reason}: cores_per_executor is what is charged, not what an executor gets."
+
+    @property
+    def _traits(self) -> JobTraits:
+        """All that is known of the job before it has run."""
+        table = self.table.telemetry
+        return JobTraits(job=self.name, program="" if table is None else table.program or "")
 
     def _why(self, mechanism: Mechanism) -> str:
         if mechanism is Mechanism.REDEPLOY:
@@ -255,10 +296,15 @@ class JobFile:
         return program
 
     def _telemetry(self) -> Target | None:
-        if self.table.telemetry is None:
+        table = self.table.telemetry
+        if table is None:
+            return None
+        if table.to is None:
+            if table.models is None:
+                raise self._file.wrong(("telemetry",), 'write to = "FOLDER" or models = "FOLDER", or both')
             return None
         with self._file.at("telemetry", "to"):
-            return Target.parse(self.table.telemetry.to, beside=self.path.parent)
+            return Target.parse(table.to, beside=self.path.parent)
 
     def _interpreter(self) -> str:
         given = self.table.python

@@ -125,7 +125,8 @@ class PrometheusSource:
         return memory_in(self._memory, target, self._facts.run)
 
     def recall(self, told: Told) -> None:
-        self._next = told.line + 1
+        if told.line:  # or nothing was told yet, and the past begins where the file says
+            self._next = told.line + 1
 
     def read(self, most: int) -> list[Envelope]:
         step_s, now_s = self._table.step, self._clock()

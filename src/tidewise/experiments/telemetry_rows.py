@@ -29,7 +29,7 @@ from tidewise.core import (
 from tidewise.core.telemetry import Envelope, RecoveryRow, ReportRow, TelemetryRow
 from tidewise.engines.spark.program import SparkProgram
 from tidewise.experiments.explain_run import RecordedRun
-from tidewise.experiments.record import RunRecord
+from tidewise.experiments.record import RUN_FILE, RunRecord
 from tidewise.experiments.telemetry_changes import ChangesTold
 from tidewise.experiments.telemetry_forecasts import ForecastErrors
 from tidewise.observe.recoveries import Recovered, RecoveryWatch
@@ -82,7 +82,7 @@ def facts_of_run(run: RecordedRun) -> RunFacts | None:
         return None
     return RunFacts(
         job=_job_name(run),
-        run=run_id(run.name, began_unix_s, encode(first)),
+        run=run_id(run.name, began_unix_s, encode(first), *_told_apart_by(run)),
         began_unix_s=began_unix_s,
         program=_program(run),
         promises=run.promises,
@@ -102,6 +102,16 @@ def driver_of_jobs() -> Usage:
     return Usage(core_s=3600.0 * _USUAL.driver_cores, memory_mib_s=3600.0 * _USUAL.driver_memory_mib)
 
 
+def _told_apart_by(run: RecordedRun) -> tuple[str, ...]:
+    """What a run without a wall clock is known by besides: others may have its name, and begin as it does.
+
+    Its whole record, plan included; runs that agree in all of it tell the same rows.
+    """
+    if run.began_unix_s is not None:
+        return ()
+    return (hashlib.sha256((run.folder / RUN_FILE).read_bytes()).hexdigest(),)
+
+
 def _made_unix_s(created: str) -> float:
     moment = datetime.fromisoformat(created)
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
@@ -112,12 +122,16 @@ def _is_of_a_job_file(record: RunRecord) -> bool:
 
 
 def _job_name(run: RecordedRun) -> str:
-    """That of the job file; runs of an experiment, which happen at the same time, are jobs of their own."""
+    """That of the job file; runs of an experiment, which happen at the same time, are jobs of their own.
+
+    Those have the name of the experiment too: another may have a load, a policy and a seed of the same names.
+    """
     if run.job is not None:
         return run.job.name
     if run.record is not None and _is_of_a_job_file(run.record):
         return run.record.load
-    return run.name
+    experiment = None if run.record is None else run.record.plan.get("name")
+    return f"{experiment}-{run.name}" if isinstance(experiment, str) else run.name
 
 
 def _program(run: RecordedRun) -> str | None:

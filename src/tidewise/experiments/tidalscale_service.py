@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -124,12 +125,13 @@ def known_loads(tables: Path, *, master: str = "local[*]") -> Known:
 
 
 def loads_of(rows: Iterable[Mapping[str, Any]]) -> Known:
-    """The rows of the table `performance`, by job."""
+    """The rows of the table `performance`, by job; those of configurations that no job can have are left out."""
     known: dict[str, tuple[Performed, ...]] = {}
     for row in rows:
-        runs = Configuration(**{name: row[name] for name in PERFORMING})
-        seen = Performed(configuration=runs, cpu_share=row["cpu_share"], load_per_s=row["load_per_s"])
-        known[row["job"]] = (*known.get(row["job"], ()), seen)
+        with suppress(InvalidValueError):
+            runs = Configuration(**{name: row[name] for name in PERFORMING})
+            seen = Performed(configuration=runs, cpu_share=row["cpu_share"], load_per_s=row["load_per_s"])
+            known[row["job"]] = (*known.get(row["job"], ()), seen)
     return known
 
 
@@ -254,7 +256,7 @@ class JobDecisions:
         self._line += 1
         return {
             "topic": DECISIONS_TOPIC,
-            # One that starts anew numbers anew, and begins at another time.
+            # One that starts anew numbers anew, and begins at another time; see PerJobService for other states.
             "run": f"{DECISIONS_TOPIC}-{self._clock.zero_unix_s}",
             "line": self._line,
             "at_unix_s": row["at_unix_s"],

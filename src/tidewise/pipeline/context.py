@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+from urllib.parse import unquote
 
 from tidewise.core import BadInputError, PermanentError, TemporaryError
 from tidewise.host.java import find_java
@@ -31,6 +32,10 @@ _END_S = 60.0
 """How long Java may take to end by itself."""
 _LOOPBACK = ("127.0.0.1", "localhost")
 _MASTER = re.compile(r"local(\[(\d+|\*)(, *\d+)?\])?|spark://[^:,]+:\d+(,[^:,]+:\d+)*|yarn|k8s://.+")
+_READ_FILE = re.compile(r"file:/+(\S.*?\.parquet)\b")
+_GONE_PATH = re.compile(r"Path does not exist: file:/+(\S.*?)\. SQLSTATE")
+_GONE = "FileNotFoundException"
+_CAUSED_BY = re.compile(r"^\s*Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^(?:: )?(?:\w+\.)*(\w+(?:Error|Exception): .+)$", re.MULTILINE)
 
 
@@ -81,6 +86,40 @@ def cause(text: str) -> str:
     causes = _CAUSE.findall(text)
     # The last is what was raised in the worker; the lines before it say by whom.
     return str(causes[-1]) if causes else next(iter(text.splitlines()), "for an unknown reason")
+
+
+class UnreadableFileError(PermanentError):
+    """A file of a table is damaged or gone; names it."""
+
+
+@contextmanager
+def spark_told(called: str) -> Iterator[None]:
+    """What Spark raises becomes a sentence: UnreadableFileError where it is about a file, else PermanentError.
+
+    `called`: what Spark gives up, as in "the compaction".
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - comes with PySpark; no types
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - whoever has a session has it
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        told = str(error)
+        raise unreadable_file(told) or PermanentError(f"Spark gave {called} up: {cause(told)}") from error
+
+
+def unreadable_file(told: str) -> UnreadableFileError | None:
+    """The file that Spark could not read, by what it says; None where that is about something else."""
+    gone, read = _GONE_PATH.search(told), _READ_FILE.search(told)
+    found = gone or read
+    if found is None:
+        return None
+    path = f"/{unquote(found[1])}"
+    if gone is not None or _GONE in told:
+        return UnreadableFileError(f"{path} was taken away while it was read: try it again")
+    # The last cause is the first that went wrong; those before it say by whom it was noticed.
+    why = _READ_FILE.sub("it", (_CAUSED_BY.findall(told) or [cause(told)])[-1])
+    return UnreadableFileError(f"{path} cannot be read ({why}): bring it back from a copy, or take it away")
 
 
 def told_error(error: Exception) -> str:

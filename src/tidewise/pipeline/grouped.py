@@ -125,6 +125,11 @@ def each_job(
     return Worked(groups=total, failed=int(failed), wall_s=wall_s, work_s=float(work_s))
 
 
+def has_answers(folder: str | Path) -> bool:
+    """Whether `each_job` has ever come to its end there: one that is stopped leaves a folder without any."""
+    return any(Path(folder).glob(f"{_VERSION}=*/*.parquet"))
+
+
 def _tasks(
     buckets: Sequence[Bucket],
     contents: Sequence[Listed],

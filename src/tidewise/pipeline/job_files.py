@@ -84,9 +84,12 @@ class RowGroup:
         return int(self.file.metadata.row_group(self.number).num_rows)
 
     def read(self, columns: Sequence[str]) -> pa.Table:
-        """These columns, as far as they are there."""
+        """These columns, as far as they are there; PermanentError where they are damaged."""
         there = [name for name in columns if name in self.names]
-        return self.file.read_row_group(self.number, columns=there, use_threads=False)
+        try:
+            return self.file.read_row_group(self.number, columns=there, use_threads=False)
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(self.path, error) from error
 
     def may_hold(self, first: str, last: str) -> bool:
         """Whether it can hold any job between these two."""
@@ -95,7 +98,10 @@ class RowGroup:
 
 
 def buckets_in(tables: Path, table: str) -> list[Bucket]:
-    """The buckets of a table with all that is committed by now; BadInputError where the folder holds no tables."""
+    """The buckets of a table with all that is committed by now; BadInputError where the folder holds no tables.
+
+    Workers find their files whatever folder they work in.
+    """
     from tidewise.pipeline.telemetry_tables import (  # noqa: PLC0415 - it needs PySpark, an optional extra
         batches_of,
         buckets_of,
@@ -107,6 +113,7 @@ def buckets_in(tables: Path, table: str) -> list[Bucket]:
     )
 
     read_facts(tables)
+    tables = tables.absolute()
     committed = read_committed(tables)
     found: defaultdict[str, dict[date, tuple[str, ...]]] = defaultdict(dict)
     for day, path in days_of(tables / table):
@@ -145,8 +152,12 @@ def _opened(path: str) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path, read_dictionary=[JOB, PROGRAM])
     except (pa.ArrowException, OSError) as error:
-        told = " ".join(str(error).split())
-        raise PermanentError(f"{path} cannot be read ({told}): bring it back from a copy, or take it away") from error
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: str, error: Exception) -> PermanentError:
+    told = " ".join(str(error).split())
+    return PermanentError(f"{path} cannot be read ({told}): bring it back from a copy, or take it away")
 
 
 def numbered(column: pa.ChunkedArray, number: Callable[[str | None], int]) -> Integers:

@@ -36,6 +36,8 @@ Flags = npt.NDArray[np.bool_]
 _Kind = TypeVar("_Kind", bound=np.generic)
 
 LOAD = "load_per_s"
+OBSERVED = "observed_s"
+"""So many seconds of the window the load is the mean of: a window may have several rows, one of each kind."""
 IS_WHOLE = "is_whole"
 """The column of a job's rows which says whether all other columns came along."""
 _LOAD_SUM = f"{LOAD}__sum"
@@ -69,8 +71,8 @@ def rows_of(
 ) -> Iterator[tuple[str, pa.Table]]:
     """Each of these jobs of a bucket with its rows, in the order of their time.
 
-    Columns are the start of the window, the load, and `IS_WHOLE`; where windows come whole also their program and
-    configuration, and the columns that are wanted, which are null in the other rows.
+    Columns are the start of the window, the load, `OBSERVED` and `IS_WHOLE`; where windows come whole, also their
+    program and configuration, and the columns that are wanted, which are null in the other rows.
     """
     names = sorted(jobs)
     seen = _look_through(bucket, names) if names else _Seen()
@@ -256,6 +258,7 @@ class _Rows:
 
     keys: _Keys
     loads: Floats
+    observed_s: Floats
     by_kind: Mapping[str, pa.Array]
     """Program and configuration of every kind; empty where no row comes whole."""
     whole: Mapping[str, Floats]
@@ -272,7 +275,8 @@ class _Rows:
 
     def _table(self, span: slice, among: slice) -> pa.Table:
         is_whole, kinds = self.keys.is_whole[span], pa.array(self.keys.kinds[span].astype(np.int32))
-        columns = {START: self.keys.starts[span], LOAD: self.loads[span], IS_WHOLE: is_whole}
+        loads, observed_s = self.loads[span], self.observed_s[span]
+        columns = {START: self.keys.starts[span], LOAD: loads, OBSERVED: observed_s, IS_WHOLE: is_whole}
         columns |= {name: pa.DictionaryArray.from_arrays(kinds, values) for name, values in self.by_kind.items()}
         for name, values in self.whole.items():
             spread = np.full(len(is_whole), np.nan)
@@ -294,12 +298,13 @@ def _kept_rows(seen: _Seen, thinning: Thinning, count: int, wanted: Wanted) -> _
             keeping.add(group, keys, places)
     keys, (loads, windows_s), sums = keeping.ordered(has_parts=bool(seen.parts))
     if not thinning.whole:
-        return _Rows(keys=keys, loads=_quotient(loads, windows_s), by_kind={}, whole={})
+        return _Rows(keys=keys, loads=_quotient(loads, windows_s), observed_s=windows_s, by_kind={}, whole={})
     named = zip((PROGRAM, *CONFIGURED), zip(*seen.kinds, strict=True), strict=True)
     means = {name: _quotient(sums[of], sums[over]) for name, (of, over) in wanted.means.items()}
     return _Rows(
         keys=keys,
         loads=_quotient(loads, windows_s),
+        observed_s=windows_s,
         by_kind={name: pa.array(values) for name, values in named},
         whole=means | {name: sums[name] for name in wanted.sums},
     )

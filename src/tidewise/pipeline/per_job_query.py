@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tidewise.pipeline.telemetry_stream import Source
 
 SUFFIX = ".jsonl"
+MARK_FILE = "tidewise-mark"
+"""In a checkpoint: what tells its answers from those of another."""
 PARTITIONS = 4
 """Into how many pieces the state of all jobs is cut, for good; to commit each takes some 0.1 s a batch."""
 _POLL_S = 0.2
@@ -45,7 +48,8 @@ class PerJobService:
     make: Callable[[], PerJob]
     """Makes the object of one job. Each of its answers has a `topic`, and the columns of `answers`."""
     answers: str
-    """As columns of SQL."""
+    """As columns of SQL. A `run` among them is told with the mark of the checkpoint: whoever begins with another one
+    knows nothing of the lines before, numbers them anew, and is another run to those who read them."""
     forget_after_s: float
 
     @property
@@ -83,7 +87,19 @@ class BatchTold:
     """Deleted by the broker before they could be read."""
 
 
-def answers_of(lines: DataFrame, service: PerJobService) -> DataFrame:
+def mark_of(checkpoint: Path) -> str:
+    """The mark of a checkpoint, which is made with it and goes with it."""
+    path = checkpoint / MARK_FILE
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        mark = secrets.token_hex(4)
+        write_whole(path, (f"{mark}\n",))
+        return mark
+
+
+def answers_of(lines: DataFrame, service: PerJobService, *, mark: str) -> DataFrame:
     """What a service makes of lines (a column `raw`): `topic`, `key` and `value` of each line that it tells."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - PySpark's own custom, and an optional extra
 
@@ -96,6 +112,8 @@ def answers_of(lines: DataFrame, service: PerJobService) -> DataFrame:
     answers = per_job(
         rows, service.make, schema=f"topic string, {service.answers}", forget_after_s=service.forget_after_s
     )
+    if "run" in answers.columns:
+        answers = answers.withColumn("run", F.concat("run", F.lit(f"-{mark}")))
     fields = [name for name in answers.columns if name not in ("topic", "problem")]
     line = F.to_json(F.struct(*fields), {"ignoreNullFields": "false"})
     went_wrong = F.to_json(F.struct("job", "problem"))
@@ -133,12 +151,13 @@ def serve(
     lines = first
     for other in others:
         lines = lines.unionAll(other)
-    writer = _writer(answers_of(lines, service), target).outputMode("append")
+    mark = mark_of(checkpoint)
+    writer = _writer(answers_of(lines, service, mark=mark), target, mark=mark).outputMode("append")
     writer = writer.queryName(f"tidewise {service.name}").option("checkpointLocation", str(checkpoint.absolute()))
     return _followed(triggered(writer, every_s=every_s).start(), service.name, stop or threading.Event(), tell)
 
 
-def _writer(answers: DataFrame, target: Target) -> DataStreamWriter:
+def _writer(answers: DataFrame, target: Target, *, mark: str) -> DataStreamWriter:
     if isinstance(target, BrokerTarget):
         return answers.writeStream.format("kafka").option("kafka.bootstrap.servers", target.brokers)
     folder = target.folder
@@ -150,8 +169,8 @@ def _writer(answers: DataFrame, target: Target) -> DataStreamWriter:
         for topic, rows in by_topic.items():
             place = folder / topic
             place.mkdir(parents=True, exist_ok=True)
-            # In place of what an earlier try of the same batch has written.
-            write_whole(place / f"batch-{number:09d}{SUFFIX}", (f"{row.value}\n" for row in rows))
+            # In place of what an earlier try of the same batch has written, and of no other checkpoint's.
+            write_whole(place / f"batch-{mark}-{number:09d}{SUFFIX}", (f"{row.value}\n" for row in rows))
 
     return answers.writeStream.foreachBatch(write)
 

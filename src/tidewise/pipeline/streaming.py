@@ -64,6 +64,11 @@ def lost_lines(progress: StreamingQueryProgress) -> int:
     )
 
 
+def late_rows(progress: StreamingQueryProgress) -> int:
+    """How many rows this batch dropped because they lay behind the watermark; Spark says no more of them."""
+    return sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators)
+
+
 def _lines(offsets: Mapping[str, Mapping[str, int]]) -> int:
     """Those before these offsets of a topic's partitions."""
     return sum(count for partitions in offsets.values() for count in partitions.values())

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from tidewise.core import BadInputError
 from tidewise.core.checks import require
+from tidewise.pipeline.context import spark_told, unreadable_file
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
 _LOOKS = re.compile(r"\s*(show|describe|desc|explain)\b", re.IGNORECASE)
 """What only looks, and is no query that another could be made of."""
@@ -35,28 +36,31 @@ class Answered:
 def ask(session: SparkSession, sql: str, *, at_most: int) -> Answered:
     """The answer to a query over the views of this session; BadInputError where it is wrong, or would change something.
 
-    Nothing is written: whatever is no query is refused before it runs.
+    Nothing is written: whatever is no query is refused before it runs. PermanentError where a file cannot be read.
     """
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - whoever has a session has it
-
     require(at_most >= 1, f"at_most must be at least 1, not {at_most}")
     text = sql.strip().rstrip(";").strip()
     if not text:
         raise BadInputError(
             'the question is empty: write, for example, "SELECT job, sum(cost) FROM observations_60s GROUP BY job"'
         )
+    with spark_told("the question"):
+        columns, found = _answer(session, text, at_most=at_most + 1)
+    return Answered(columns=columns, rows=tuple(tuple(row) for row in found[:at_most]), is_cut=len(found) > at_most)
+
+
+def _answer(session: SparkSession, text: str, *, at_most: int) -> tuple[tuple[str, ...], list[Row]]:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - whoever has a session has it
+
     try:
         if not (_LOOKS.match(text) or _is_query(session, text)):
             raise BadInputError("only questions are answered here: write a query that begins with SELECT or WITH")
         frame = session.sql(text)
-        found = frame.limit(at_most + 1).collect()
+        return tuple(frame.columns), frame.limit(at_most).collect()
     except PySparkException as error:
+        if unreadable_file(str(error)) is not None:
+            raise  # the question is right
         raise BadInputError(f"this SQL cannot be answered: {_in_words(error)}") from error
-    return Answered(
-        columns=tuple(frame.columns),
-        rows=tuple(tuple(row) for row in found[:at_most]),
-        is_cut=len(found) > at_most,
-    )
 
 
 def _is_query(session: SparkSession, text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tidewise.core import BadInputError
+from tidewise.pipeline.context import UnreadableFileError, spark_told
 from tidewise.pipeline.telemetry_claim import Tell, locked, read_facts, remove_folder, write_json, writing_batch
 from tidewise.pipeline.telemetry_tables import (
     COMPACTED,
@@ -31,6 +32,7 @@ READERS_S = 3600.0
 KEPT_DAYS: Mapping[str, int] = {"reports": 7, "observations_10s": 30, "dead_letters": 30}
 """By table; all others as long as OTHERS_KEPT_DAYS."""
 OTHERS_KEPT_DAYS = 400
+MOST_KEPT_DAYS = 36_500
 _COMPACTING = ".compacting.lock"
 _DRAFT = "_compacting"
 _DROPPED = "_dropped"
@@ -44,6 +46,8 @@ class Compaction:
     """Days of tables that were rewritten."""
     folders_removed: int
     """Of batches that had been replaced earlier."""
+    problems: tuple[str, ...] = ()
+    """Of days that stay as they are because a file of theirs cannot be read."""
 
 
 def compact(
@@ -58,19 +62,36 @@ def compact(
 
     The stream may go on meanwhile: rows that come late for such a day are read beside it, and go into it next time.
     A day changes from its batches to the rewritten rows by the replacement of one file, so readers see each row once
-    before, at and after that; killed at any point, it can be run again. Replaced files stay for `readers_s`.
-    BadInputError where there are no tables, TemporaryError where another compaction runs.
+    before, at and after that; killed at any point, it can be run again. Replaced files stay for `readers_s`. A day with
+    a file that cannot be read stays as it is, and is told. BadInputError where there are no tables, TemporaryError
+    where another compaction runs, PermanentError where Spark gave up.
     """
     read_facts(folder)
     with _alone(folder):
         removed = sum(_remove_replaced(day, readers_s) for table in TABLES for _, day in days_of(folder / table))
         rewritten = 0
-        for table in TABLES.values():
-            for day, path in days_of(folder / table.name):
-                if day < today and _compact_day(session, folder, table, day, path):
-                    rewritten += 1
-                    tell(f"{table.name} of {day} is compacted.")
-        return Compaction(days=rewritten, folders_removed=removed)
+        problems = []
+        for table, day, path in _days_before(folder, today):
+            try:
+                with spark_told("the compaction"):
+                    is_new = _compact_day(session, folder, table, day, path)
+            except UnreadableFileError as error:
+                problems.append(f"{table.name} of {day} stays as it is: {error}")
+                tell(f"{problems[-1]}.")
+                continue
+            finally:
+                remove_folder(folder / _DRAFT)
+            if is_new:
+                rewritten += 1
+                tell(f"{table.name} of {day} is compacted.")
+        return Compaction(days=rewritten, folders_removed=removed, problems=tuple(problems))
+
+
+def _days_before(folder: Path, today: date) -> Iterator[tuple[Table, date, Path]]:
+    for table in TABLES.values():
+        for day, path in days_of(folder / table.name):
+            if day < today:
+                yield table, day, path
 
 
 def retain(folder: Path, days: Mapping[str, int], *, today: date) -> int:
@@ -82,6 +103,9 @@ def retain(folder: Path, days: Mapping[str, int], *, today: date) -> int:
     unknown = sorted(set(days) - set(TABLES))
     if unknown:
         raise BadInputError(f"there is no table {unknown[0]!r}: write one of {', '.join(TABLES)}")
+    for table, kept in days.items():
+        if not 0 <= kept <= MOST_KEPT_DAYS:
+            raise BadInputError(f"{table} cannot be kept for {kept} days: write at most {MOST_KEPT_DAYS}")
     with _alone(folder):
         bin_folder = folder / _DROPPED
         remove_folder(bin_folder)
@@ -142,7 +166,6 @@ def _compact_day(session: SparkSession, folder: Path, table: Table, day: date, p
         remove_folder(place)
         bucket.rename(place)
     write_json(path / COMPACTED, {"generation": generation, "through": max(fresh)})
-    remove_folder(draft)
     return True
 
 

@@ -25,7 +25,9 @@ _CONFIGURATION = (
     "cores_per_executor",
     "memory_mib_per_executor",
     "commit_interval_s",
+    "state_partitions",
 )
+"""What has been added since is null in older files, and so another configuration than any that is told now."""
 _COPES = (
     "coalesce(memory_share, 0) <= 0.9 AND coalesce(cpu_share, 0.5) BETWEEN 0.2 AND 0.8"
     " AND backlog_records < 1.0 * load_per_s"

@@ -30,7 +30,17 @@ _MOST = 1e18
 """No rate, size or duration of a job is larger, and the sum of its squares is still a number."""
 _CORRUPT = "_corrupt"
 _SHARES = {"busy_share", "cpu_share", "error_share"}
-_ABOVE_ZERO = {"window_s"}
+_ABOVE_ZERO = {
+    "window_s",
+    "executors",
+    "slots_per_executor",
+    "cores_per_executor",
+    "memory_mib_per_executor",
+    "state_partitions",
+    "source_executors",
+    "target_executors",
+}
+"""Nothing runs on none of these."""
 _NUMBERS = {"DOUBLE", "BIGINT"}
 _CALLED: dict[type[TelemetryRow], str] = {
     ReportRow: "a report",

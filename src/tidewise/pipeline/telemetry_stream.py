@@ -2,8 +2,8 @@
 
 A line is known again by its run and number for as long as `known_again_s` after it was taken in. That is counted on
 the clock of this query and not on any that comes with the line: a job, a producer or a copied file whose clock is off
-makes neither its own rows late nor those of others, and no row is ever dropped for being late. (Only where this
-machine's own clock is set back by more than that, rows are lost until it has caught up.)
+makes neither its own rows late nor those of others, and no row is ever dropped for being late. That holds as well where
+this machine's own clock is set back (see `telemetry_clock`). Where that leaps ahead, rows are forgotten too early.
 
 A report counts whole in the window in which it ends (one that ends where two windows meet, in the earlier one), as
 long as it is: a report that straddles windows is not divided. Windows, days and buckets know no time zone.
@@ -25,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidewise.core import BadInputError, PermanentError, TemporaryError, TidewiseError
 from tidewise.core.checks import require, require_finite
 from tidewise.pipeline.context import cause
-from tidewise.pipeline.streaming import fresh_progress, lost_lines, own_session, triggered
+from tidewise.pipeline.streaming import fresh_progress, late_rows, lost_lines, own_session, triggered
 from tidewise.pipeline.telemetry_claim import (
     BUCKETS,
     CHECKPOINT,
@@ -36,6 +36,7 @@ from tidewise.pipeline.telemetry_claim import (
     remove_folder,
     writing_batch,
 )
+from tidewise.pipeline.telemetry_clock import ClockWentBackError, StreamClock
 from tidewise.pipeline.telemetry_partials import OBSERVATIONS, PARTITIONS, PERFORMANCE, WINDOW_START
 from tidewise.pipeline.telemetry_schema import MOST_RAW_CHARACTERS, is_bad, parsed, reason
 from tidewise.pipeline.telemetry_tables import (
@@ -52,6 +53,8 @@ from tidewise.pipeline.telemetry_tables import (
 )
 
 DAY_S = 86_400
+MOST_BUCKETS = 100
+"""Their folders have names of two digits."""
 _DEAD = "dead letter"
 _POLL_S = 0.2
 _END_S = 120.0
@@ -60,6 +63,9 @@ _ANSWER_S = 5.0
 """How long a broker may take to accept a connection."""
 _GRACE_S = 0.001
 """A report that ends so little behind the end of a window ends with it: clocks are sums of floats."""
+_FILE_AGE = "1000000d"
+"""Spark passes files by for good that are so much older than the newest: one from a clock that was ahead must not hide
+all that come after it. What this costs is some hundred bytes of memory for every file that was ever read."""
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",  # a number out of bounds is a dead letter, not the end
@@ -79,8 +85,7 @@ class FolderSource:
     def lines(self, session: SparkSession) -> DataFrame:
         """Every line, when its file was last written, and which it was."""
         reader = session.readStream.format("text").option("recursiveFileLookup", "true")
-        # Spark forgets files that are so much older than the newest one, and passes them by when they come late.
-        reader = reader.option("maxFileAge", "30d").option("maxFilesPerTrigger", self.files_per_batch)
+        reader = reader.option("maxFileAge", _FILE_AGE).option("maxFilesPerTrigger", self.files_per_batch)
         return reader.load(str(self.folder)).selectExpr(
             "value AS raw",
             "cast(_metadata.file_modification_time AS DOUBLE) AS received",
@@ -149,7 +154,7 @@ class StreamSettings:
     """Of the state and of a batch; as many as cores unless told. Stays as it was when the tables were begun."""
 
     def __post_init__(self) -> None:
-        require(1 <= self.buckets <= 1000, f"buckets must lie between 1 and 1000, not {self.buckets}")
+        require(1 <= self.buckets <= MOST_BUCKETS, f"buckets must lie between 1 and {MOST_BUCKETS}, not {self.buckets}")
         require_finite("known_again", self.known_again_s, above=0.0)
         require_finite("ahead", self.ahead_s, least=0.0)
         require_finite("behind", self.behind_s, above=0.0)
@@ -165,7 +170,7 @@ class Taken:
     batch_rows: list[int] = field(default_factory=list)
     """Rows of each batch, in their order."""
     lost: int = 0
-    """Lines that a topic had deleted before they could be read."""
+    """Lines that a topic had deleted before they could be read, and rows that Spark dropped as late."""
 
 
 def run_stream(
@@ -190,16 +195,37 @@ def run_stream(
     chosen = settings or StreamSettings()
     require_finite("trigger", trigger_s, above=0.0)
     source.check()
+    require_apart(source, tables)
     with claimed(tables, buckets=chosen.buckets) as claim:
         partitions = chosen.partitions or max(2, session.sparkContext.defaultParallelism)
         own = own_session(session, partitions=partitions, more=_SETTINGS)
-        writer = _Batches(claim=claim, settings=chosen, tell=tell)
-        stream = _rows(source.lines(own), chosen).writeStream.queryName(f"tidewise tables {tables}")
-        stream = stream.option("checkpointLocation", str(tables / CHECKPOINT)).foreachBatch(writer.write)
-        stream = triggered(stream, every_s=None if once else trigger_s)
+        ended, taken = stop or threading.Event(), Taken()
         tell(f"Lines of {source} go to the tables in {tables}.")
-        _follow(stream.start(), source, writer, stop or threading.Event())
-        return writer.taken
+        while True:
+            checkpoint = tables / CHECKPOINT
+            clock = StreamClock.resumed(checkpoint, known_again_s=chosen.known_again_s, now_unix_s=time.time())
+            writer = _Batches(claim=claim, settings=chosen, clock=clock, taken=taken, tell=tell)
+            stream = _rows(source.lines(own), chosen, clock).writeStream.queryName(f"tidewise tables {tables}")
+            stream = stream.option("checkpointLocation", str(checkpoint)).foreachBatch(writer.write)
+            stream = triggered(stream, every_s=None if once else trigger_s)
+            try:
+                _follow(stream.start(), source, writer, ended)
+            except ClockWentBackError as error:
+                tell(str(error))
+            else:
+                return taken
+
+
+def require_apart(source: Source, tables: Path) -> None:
+    """BadInputError where the tables would be read as lines, or the lines lie among the tables."""
+    if isinstance(source, KafkaSource):
+        return
+    lines, written = source.folder.resolve(), tables.resolve()
+    if lines == written or lines in written.parents or written in lines.parents:
+        raise BadInputError(
+            f"lines are read from {source.folder} with all its folders, so that the tables cannot lie in it, nor it in "
+            f"them: name a folder beside it in place of {tables}"
+        )
 
 
 def _follow(query: StreamingQuery, source: Source, writer: _Batches, stop: threading.Event) -> None:
@@ -210,6 +236,7 @@ def _follow(query: StreamingQuery, source: Source, writer: _Batches, stop: threa
         for progress in fresh_progress(query, after=last):
             last = progress.batchId
             writer.note_lost(last, lost_lines(progress), source)
+            writer.note_late(last, late_rows(progress))
 
     try:
         while query.isActive:
@@ -225,14 +252,14 @@ def _follow(query: StreamingQuery, source: Source, writer: _Batches, stop: threa
         raise writer.problem or PermanentError(f"Spark gave the tables up: {cause(str(error))}") from error
 
 
-def _rows(lines: DataFrame, settings: StreamSettings) -> DataFrame:
+def _rows(lines: DataFrame, settings: StreamSettings, clock: StreamClock) -> DataFrame:
     """Each line once, as a row or with what it was."""
     bad = is_bad(ahead_s=settings.ahead_s, behind_s=settings.behind_s)
     now = "cast(current_timestamp() AS DOUBLE)"
     # A line cannot have been received after now: whoever says so has a clock that is ahead. Nor before all time.
     received = f"CASE WHEN received > 0 THEN least(received, {now}) ELSE {now} END AS received_unix_s"
     return (
-        lines.selectExpr("raw", "where_from", received, "current_timestamp() AS taken_in", f"{parsed('raw')} AS fields")
+        lines.selectExpr("raw", "where_from", received, f"{clock.sql} AS taken_in", f"{parsed('raw')} AS fields")
         .withWatermark("taken_in", f"{round(1000 * settings.known_again_s)} milliseconds")
         .selectExpr("raw", "where_from", "received_unix_s", "taken_in", "fields.*")
         .selectExpr("*", f"{bad} AS is_bad")
@@ -267,12 +294,13 @@ def _placed(rows: DataFrame, buckets: int) -> DataFrame:
 class _Batches:
     """Writes batches, each whole or, to readers, not at all."""
 
-    def __init__(self, *, claim: Claim, settings: StreamSettings, tell: Tell) -> None:
-        self.taken = Taken()
+    def __init__(self, *, claim: Claim, settings: StreamSettings, clock: StreamClock, taken: Taken, tell: Tell) -> None:
         self.problem: TidewiseError | None = None
+        self._taken = taken
         self._claim = claim
         self._folder = claim.folder
         self._settings = settings
+        self._clock = clock
         self._tell = tell
         self._is_first = True
         self._over = threading.Event()
@@ -300,6 +328,7 @@ class _Batches:
     def _write(self, rows: DataFrame, batch: int) -> None:
         began_s = time.monotonic()
         self._claim.check()
+        self._clock.check(self._folder / CHECKPOINT, batch)
         if batch <= read_committed(self._folder):
             # It is there; but Spark's own state has to learn of its rows.
             rows.write.format("noop").mode("overwrite").save()
@@ -366,14 +395,20 @@ class _Batches:
     def note_lost(self, batch: int, lines: int, source: Source) -> None:
         """Say what nobody can get back."""
         if lines > 0:
-            self.taken.lost += lines
+            self._taken.lost += lines
             self._tell(f"Batch {batch}: {lines:,} lines of {source} were deleted there before they could be read.")
+
+    def note_late(self, batch: int, rows: int) -> None:
+        """Say what should not be."""
+        if rows > 0:
+            self._taken.lost += rows
+            self._tell(f"Batch {batch}: {rows:,} rows were dropped as late, as this machine's clock was set back.")
 
     def _note(self, batch: int, counts: Mapping[str, int], took_s: float) -> None:
         dead = counts.get(_DEAD, 0)
         rows = sum(counts.values()) - dead
-        self.taken.batches += 1
-        self.taken.rows += rows
-        self.taken.dead_letters += dead
-        self.taken.batch_rows.append(rows)
+        self._taken.batches += 1
+        self._taken.rows += rows
+        self._taken.dead_letters += dead
+        self._taken.batch_rows.append(rows)
         self._tell(f"Batch {batch}: {rows:,} rows and {dead:,} dead letters in {took_s:.1f} s.")

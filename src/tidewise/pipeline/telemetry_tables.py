@@ -121,10 +121,14 @@ def read_table(
         )
     if not found.paths:
         return session.createDataFrame([], table.schema)
-    days = ", ".join(f"DATE'{day}'" for day in found.compacted) or "NULL"
     stored = session.read.schema(table.schema).option("basePath", str(folder / table.name)).parquet(*found.paths)
-    # Whole buckets are named where nothing speaks against it; what appears in them meanwhile is kept out by this.
-    return stored.where(f"(batch BETWEEN 0 AND {committed}) OR (batch < 0 AND day IN ({days}))")
+    # Whole buckets are named where nothing speaks against it; what appears in them meanwhile is kept out by this: later
+    # batches, and the generation that a compaction is about to put in the place of the one that counts.
+    counts = [f"batch BETWEEN 0 AND {committed}"]
+    for generation, days in found.compacted.items():
+        named = ", ".join(f"DATE'{day}'" for day in days)
+        counts.append(f"batch = {-generation} AND day IN ({named})")
+    return stored.where(" OR ".join(f"({each})" for each in counts))
 
 
 @dataclass(slots=True)
@@ -132,14 +136,15 @@ class _Found:
     """What of a table is to be read."""
 
     paths: list[str] = field(default_factory=list)
-    compacted: list[date] = field(default_factory=list)
+    compacted: dict[int, list[date]] = field(default_factory=dict)
+    """Days by their generation."""
     foreign: list[Path] = field(default_factory=list)
 
     def add(self, day: date, path: Path) -> None:
         # Before the listing: what a later one would name in its place stays for a while.
         compacted = read_compacted(path)
         if compacted is not None:
-            self.compacted.append(day)
+            self.compacted.setdefault(compacted.generation, []).append(day)
         for bucket in _matching(path, _BUCKET, self.foreign):
             before = len(self.foreign)
             batches = dict(batches_of(bucket, self.foreign))

@@ -25,7 +25,7 @@ from tidewise.core import (
     Situation,
     format_duration,
 )
-from tidewise.core.checks import require_finite, require_text
+from tidewise.core.checks import require, require_finite, require_text
 from tidewise.observe import RecoveryWatch
 from tidewise.policies.calibration import Calibration
 from tidewise.policies.change_pain import ChangePain
@@ -114,6 +114,9 @@ class Tidewise:
     """The only way to change the job; none: any that the engine offers."""
     profiles: bool = False
     """Whether copies of the job may be measured beside it, where that is expected to save more than it costs."""
+    prior: Physics | None = None
+    """What is believed of the job before it has shown anything, such as what jobs like it have shown; None: what is
+    usual."""
 
     _model: JobModel = field(init=False, repr=False, compare=False)
     _trouble: Trouble = field(init=False, repr=False, compare=False)
@@ -152,7 +155,8 @@ class Tidewise:
         require_finite("unseen", self.unseen_s, least=0.0)
         require_finite("sample", self.sample_s, above=0.0)
         require_text("forecaster", self.forecaster)
-        physics = CONTINUOUS if self.continuous else Physics()
+        physics = self.prior or (CONTINUOUS if self.continuous else Physics())
+        require(physics.micro_batch is not self.continuous, "a prior has to be continuous where the job is, or neither")
         physics = replace(
             physics, settle_s=self.settle_s, stretch_s=self.settle_s, downtimes={_FAILURE: _USUAL_DOWNTIME}
         )
