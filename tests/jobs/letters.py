@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.jobs.running import observed, options, rows_of, to_the_end, write_in_order
+from tests.jobs.running import observed, options_without_source, rows_of, to_the_end, write_in_order
 from tidewise.jobs.decoding import dead_letters, decoded
 from tidewise.jobs.program import session_of
 from tidewise.jobs.records.encoding import Encoder, Encoding, is_broken
@@ -51,7 +51,7 @@ def check_stream(spark: SparkSession, folder: Path, kind: RecordKind, encoding: 
     broken = set(np.flatnonzero(is_broken(np.arange(total), seed=0, share=_BROKEN_SHARE)).tolist())
     write_in_order(folder / "topic", as_kafka_has([*values]), files=3)
     raw = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "topic"))
-    given = options(folder / "none.json", "--sink", "foreachbatch")
+    given = options_without_source(folder, "--sink", "foreachbatch")
     session_of(given)
 
     query = to_the_end(decoded(raw, kind, encoding), given)
@@ -62,7 +62,7 @@ def check_stream(spark: SparkSession, folder: Path, kind: RecordKind, encoding: 
     assert found == [row for row in made if row["ordinal"] not in broken]
     assert observed(query, "dead_letters", "records") == len(broken) > 0
 
-    beside = options(folder / "beside" / "none.json", "--sink", "foreachbatch")
+    beside = options_without_source(folder / "beside", "--sink", "foreachbatch")
     to_the_end(dead_letters(raw, kind, encoding), beside)
     kept = rows_of(beside.out)
     assert {row["offset"] for row in kept} == broken

@@ -18,7 +18,7 @@ def tables(queries: Mapping[str, Query]) -> dict[str, str]:
         "how they differ": _grouped(
             ((query.name, query.reshaped) for query in every), "query", "how, and why it is right"
         ),
-        "real-time mode": _grouped(((query.name, query.real_time) for query in every), "query", "why Spark refuses it"),
+        "real-time mode": _grouped(((query.name, query.real_time) for query in every), "query", "why it is refused"),
     }
 
 

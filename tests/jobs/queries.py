@@ -6,7 +6,7 @@ import argparse
 import datetime
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from tests.jobs.running import options
+from tests.jobs.running import options_without_source
 from tidewise.jobs.program import session_of
 from tidewise.jobs.query import Query, Read
 from tidewise.jobs.records.kinds import RecordKind
@@ -38,9 +38,14 @@ def reading(spark: SparkSession, kind: RecordKind, folder: Path) -> Read:
 def started(folder: Path, query: Query, *, store: str = "rocksdb", partitions: int = 2) -> argparse.Namespace:
     """A session for the query, with this store, or with one that it can use."""
     state = ("--state-provider", store if store in query.stores else "rocksdb", "--state-partitions", str(partitions))
-    given = options(folder / "none.json", "--sink", "foreachbatch", *state)
+    given = options_without_source(folder, "--sink", "foreachbatch", *state)
     session_of(given)
     return given
+
+
+def last_said(rows: Rows, key: Sequence[str]) -> Rows:
+    """Where answers are corrected, the last that was said of each key; otherwise all."""
+    return list({tuple(row[name] for name in key): row for row in rows}.values()) if key else rows
 
 
 def assert_same(found: Rows, right: Rows) -> None:

@@ -6,9 +6,11 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
@@ -16,6 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewise.jobs.counts import committed_end
 from tidewise.jobs.program import options_of, parsed, writer_of
+from tidewise.jobs.schedule import Schedule, write_schedule
+from tidewise.kafka import topics
+from tidewise.kafka.client import quiet_settings
 
 PATIENCE_S = 240
 
@@ -25,6 +30,13 @@ def options(file: Path, *more: str) -> argparse.Namespace:
     folder = file.parent
     arguments = ["--schedule", str(file), "--checkpoint", str(folder / "checkpoint"), "--out", str(folder / "out")]
     return parsed(options_of("a test"), [*arguments, *more])
+
+
+def options_without_source(folder: Path, *more: str) -> argparse.Namespace:
+    """The options of a program that a test gives its records itself: the schedule that must be there brings none."""
+    folder.mkdir(exist_ok=True)
+    write_schedule(folder / "none.json", Schedule(began_unix_s=0.0, rates_per_s=(0.0,)))
+    return options(folder / "none.json", *more)
 
 
 def to_the_end(
@@ -66,6 +78,25 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
     """What foreachBatch wrote, batch after batch."""
     folders = sorted(out.glob("batch=*"), key=lambda folder: int(folder.name.removeprefix("batch=")))
     return [row for folder in folders for row in _plain(pq.read_table(folder)).to_pylist()]
+
+
+def values_of(address: str, topic: str) -> Iterator[dict[str, Any]]:
+    """What a topic holds now, each partition in its order."""
+    ends = {number: reach.following for number, reach in topics.ends(address, topic).items()}
+    consumer = confluent_kafka.Consumer(
+        quiet_settings(address) | {"group.id": "tests", "enable.auto.commit": False, "enable.partition.eof": False}
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in ends])
+    left, deadline_s = sum(ends.values()), time.monotonic() + 60
+    try:
+        while left > 0:
+            assert time.monotonic() < deadline_s, f"{left} records of {topic} cannot be read"
+            for message in consumer.consume(min(left, 1000), timeout=1.0):
+                assert message.error() is None, message.error()
+                left -= 1
+                yield json.loads(message.value() or b"null")
+    finally:
+        consumer.close()
 
 
 def _plain(table: pa.Table) -> pa.Table:

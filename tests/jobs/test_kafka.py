@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import datetime
-import json
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import confluent_kafka
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs import answers
-from tests.jobs.running import PATIENCE_S, observed, progress, to_the_end
+from tests.jobs.running import PATIENCE_S, observed, progress, to_the_end, values_of
 from tidewise.experiments.produce import Produced, Production, produce
 from tidewise.jobs import copy, ysb
 from tidewise.jobs.program import keep_dead_letters, options_of, parsed, records_of, session_of, writer_of
@@ -29,7 +25,6 @@ from tidewise.jobs.records.ysb import campaigns
 from tidewise.jobs.schedule import Schedule
 from tidewise.kafka import topics
 from tidewise.kafka.broker import LocalBroker
-from tidewise.kafka.client import quiet_settings
 
 pytestmark = pytest.mark.xdist_group("jobs")
 
@@ -55,25 +50,6 @@ def fill(address: str, topic: str, *, disorder: Disorder | None = None, broken_s
     produced = produce(wanted, SCHEDULE, began_unix_s=SCHEDULE.began_unix_s)
     assert (produced.report.acknowledged, produced.grew_by) == (TOTAL, TOTAL)
     return produced
-
-
-def values_of(address: str, topic: str) -> Iterator[dict[str, Any]]:
-    """What a topic holds now, each partition in its order."""
-    ends = {number: reach.following for number, reach in topics.ends(address, topic).items()}
-    consumer = confluent_kafka.Consumer(
-        quiet_settings(address) | {"group.id": "tests", "enable.auto.commit": False, "enable.partition.eof": False}
-    )
-    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in ends])
-    left, deadline_s = sum(ends.values()), time.monotonic() + 60
-    try:
-        while left > 0:
-            assert time.monotonic() < deadline_s, f"{left} records of {topic} cannot be read"
-            for message in consumer.consume(min(left, 1000), timeout=1.0):
-                assert message.error() is None, message.error()
-                left -= 1
-                yield json.loads(message.value() or b"null")
-    finally:
-        consumer.close()
 
 
 def milliseconds(text: str) -> int:

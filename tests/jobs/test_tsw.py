@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from tests.jobs import answers
-from tests.jobs.running import cut_short, options, progress, rows_of, to_the_end, write_in_order
+from tests.jobs.running import (
+    cut_short,
+    options,
+    options_without_source,
+    progress,
+    rows_of,
+    to_the_end,
+    write_in_order,
+)
 from tidewise.jobs.program import records_of, session_of
 from tidewise.jobs.records.kinds import Disorder
 from tidewise.jobs.schedule import Schedule, write_schedule
@@ -93,7 +101,7 @@ def test_records_in_any_order_fire_the_same_over_a_restart(spark: SparkSession, 
 
 
 def test_what_comes_minutes_too_late_is_dropped_and_the_state_stays_small(spark: SparkSession, tmp_path: Path) -> None:
-    records, given = tmp_path / "records", options(tmp_path / "none.json", "--sink", "foreachbatch")
+    records, given = tmp_path / "records", options_without_source(tmp_path, "--sink", "foreachbatch")
     session_of(given)
     batch = ticks_of(disorder=LATE)
     too_late = [tick.ordinal for tick in answers.ticks(batch) if tick.ordinal >= TOTAL // 2 and tick.ordinal % 9 == 0]

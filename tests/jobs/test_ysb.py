@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.jobs import answers
-from tests.jobs.running import cut_short, observed, options, rows_of, to_the_end, write_in_order
+from tests.jobs.running import cut_short, observed, options, options_without_source, rows_of, to_the_end, write_in_order
 from tidewise.jobs.program import records_of, session_of
 from tidewise.jobs.records.kinds import Disorder
 from tidewise.jobs.records.ysb import campaigns
@@ -80,7 +80,7 @@ def test_what_comes_minutes_too_late_is_dropped_and_unknown_ads_are_told(spark: 
     table = table.set_column(4, "ad_id", pc.if_else(unknown, "nobody's", table.column("ad_id")))
     write_in_order(records, table, files=5)
     stream = spark.readStream.schema(KIND.schema).option("maxFilesPerTrigger", 1).parquet(str(records))
-    given = options(tmp_path / "none.json", "--sink", "foreachbatch")
+    given = options_without_source(tmp_path, "--sink", "foreachbatch")
     session_of(given)
     views = views_per_campaign(stream, ads_of(spark, seed=0), sliding=False)
     query = to_the_end(views, given, output_mode="update")

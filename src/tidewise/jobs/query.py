@@ -27,6 +27,6 @@ class Query:
     stores: tuple[str, ...] = ("rocksdb", "hdfs")
     """The state stores that it can use; none: it keeps no state."""
     real_time: str | None = None
-    """Why Spark does not take it in real-time mode; None: it does."""
+    """Why it cannot run in real-time mode; None: it can."""
     reshaped: str | None = None
     """How it differs from its definition in SQL, and why the answer is still right; None: as written."""

@@ -17,11 +17,12 @@ CREATE MACRO day_of(moment) AS strftime(moment, '%Y-%m-%d');
 CREATE MACRO minute_of(moment) AS strftime(moment, '%H:%M');
 CREATE VIEW persons AS SELECT id, name, city, state, event_time FROM events WHERE event_type = 'person';
 CREATE VIEW auctions AS
-    SELECT id, item, seller, category, expires, event_time FROM events WHERE event_type = 'auction';
+    SELECT id, item, description, initial_bid, reserve, event_time, expires, seller, category, extra
+    FROM events WHERE event_type = 'auction';
 CREATE VIEW bids AS
     SELECT ordinal, auction, bidder, price, channel, url, event_time, extra FROM events WHERE event_type = 'bid';
 CREATE VIEW valid_bids AS
-    SELECT auctions.* EXCLUDE event_time, bids.*
+    SELECT auctions.* RENAME (event_time AS auction_time, extra AS auction_extra), bids.*
     FROM auctions JOIN bids ON bids.auction = auctions.id
         AND bids.event_time BETWEEN auctions.event_time AND auctions.expires
     WHERE closed(expires);
@@ -118,10 +119,11 @@ ANSWERS: Mapping[str, Answer] = types.MappingProxyType(
         ),
         "q9": Answer(
             sql="""
-                SELECT id, item, seller, category, expires, auction, bidder, price,
-                    event_time AS bid_time, extra AS bid_extra
+                SELECT id, item, description, initial_bid, reserve, auction_time AS event_time, expires, seller,
+                    category, auction_extra AS extra, auction, bidder, price, valid_bids.event_time AS bid_time,
+                    valid_bids.extra AS bid_extra
                 FROM valid_bids
-                QUALIFY row_number() OVER (PARTITION BY id ORDER BY price DESC, event_time, ordinal) = 1
+                QUALIFY row_number() OVER (PARTITION BY id ORDER BY price DESC, bid_time, ordinal) = 1
             """,
             drops=True,
         ),
@@ -190,14 +192,14 @@ ANSWERS: Mapping[str, Answer] = types.MappingProxyType(
         ),
         "q18": Answer(
             sql="""
-                SELECT bidder, auction, price, event_time, extra
+                SELECT auction, bidder, price, channel, url, event_time, extra
                 FROM bids
                 QUALIFY row_number() OVER (PARTITION BY bidder, auction ORDER BY event_time DESC, ordinal DESC) = 1
             """
         ),
         "q19": Answer(
             sql="""
-                SELECT auction, row_number() OVER highest AS rank, bidder, price, event_time, extra
+                SELECT auction, bidder, price, channel, url, event_time, extra, row_number() OVER highest AS rank
                 FROM bids
                 WINDOW highest AS (PARTITION BY auction ORDER BY price DESC, event_time, ordinal)
                 QUALIFY rank <= 10
@@ -205,7 +207,9 @@ ANSWERS: Mapping[str, Answer] = types.MappingProxyType(
         ),
         "q20": Answer(
             sql="""
-                SELECT auction, bidder, price, bids.event_time, item, seller, category
+                SELECT auction, bidder, price, channel, url, bids.event_time AS bid_time, bids.extra AS bid_extra,
+                    item, description, initial_bid, reserve, auctions.event_time AS auction_time, expires, seller,
+                    category, auctions.extra AS auction_extra
                 FROM bids JOIN auctions ON auctions.id = auction
                 WHERE category = 10
             """

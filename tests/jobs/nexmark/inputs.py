@@ -3,6 +3,8 @@
 They come in two stretches of 80 s, over a midnight and over eight in the morning, so that every part of q14's day and
 two days of q15-q17 occur. Times are quarters of a second, so that bids fall on the bounds of windows, sessions and
 auctions; prices have one digit and zeros, so that several are the highest, and some lie on the bounds of ranks.
+One auction is open until long after all of them, so that bids on it are too late by their own times only; the highest
+bid of all is one of these.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tidewise.jobs.records.kinds import KINDS, Disorder
 from tidewise.jobs.schedule import Schedule
@@ -29,6 +32,10 @@ LATE = Disorder(share=0.3, most_s=3.5)
 _TIME_STEP_US = 250_000
 _HELD_BACK_OF, _HELD_BACK_IN, _HELD_BACK_FOR = TOTAL // 4, 3, 7 * TOTAL // 8
 """Of the first events one in three comes so many events later, when the watermark has long passed it."""
+OPEN_AUCTION = 1100
+"""It gets many of the bids on both sides of the last event that may be held back, and is not held back itself."""
+_OPEN_UNTIL = BEGIN + datetime.timedelta(days=1)
+_HIGHEST_PRICE = 10**9
 _FLUSH_AT = BEGIN + datetime.timedelta(days=2)
 _FLUSH = (0, 1, 4)
 """A person, an auction and a bid that come after everything, and close it."""
@@ -49,6 +56,7 @@ def made() -> Input:
     coarse = _coarse(_generated())
     ordinals = coarse["ordinal"].to_numpy()
     held_back = (ordinals < _HELD_BACK_OF) & (ordinals % _HELD_BACK_IN == 1)
+    coarse = _with_a_high_bid(_with_an_open_auction(coarse), held_back)
     order = np.argsort(ordinals + np.where(held_back, _HELD_BACK_FOR, 0), kind="stable")
     return Input(events=coarse.take(order), on_time=coarse.filter(~held_back))
 
@@ -64,14 +72,26 @@ def _generated() -> pa.Table:
 
 
 def _coarse(events: pa.Table) -> pa.Table:
-    changed = {
-        "event_time": _earlier(events["event_time"]),
-        "expires": _earlier(events["expires"]),
-        "price": _one_digit(events["price"]),
-    }
-    for name, column in changed.items():
-        events = events.set_column(events.schema.get_field_index(name), name, column)
-    return events
+    for name in ("event_time", "expires"):
+        events = _with(events, name, _earlier(events[name]))
+    return _with(events, "price", _one_digit(events["price"]))
+
+
+def _with(events: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return events.set_column(events.schema.get_field_index(name), name, column)
+
+
+def _with_an_open_auction(events: pa.Table) -> pa.Table:
+    is_it = pc.and_(pc.equal(events["event_type"], "auction"), pc.equal(events["id"], OPEN_AUCTION))
+    until = pa.scalar(_OPEN_UNTIL, events.schema.field("expires").type)
+    return _with(events, "expires", pc.if_else(is_it, until, events["expires"]))
+
+
+def _with_a_high_bid(events: pa.Table, held_back: NDArray[np.bool_]) -> pa.Table:
+    """The last bid on the open auction that is held back is the highest."""
+    on_it = pc.equal(events["auction"], OPEN_AUCTION).fill_null(False).to_numpy()
+    highest = np.arange(events.num_rows) == np.flatnonzero(on_it & held_back)[-1]
+    return _with(events, "price", pc.if_else(pa.array(highest), _HIGHEST_PRICE, events["price"]))
 
 
 def _earlier(times: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -6,7 +6,6 @@ import argparse
 import datetime
 import json
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.jobs.nexmark.answers import ANSWERS, answer
 from tests.jobs.nexmark.inputs import KIND, made
-from tests.jobs.queries import Rows, assert_same, come, reading, started
+from tests.jobs.queries import Rows, assert_same, come, last_said, reading, started
 from tests.jobs.running import progress, rows_of, stop_in_a_batch, to_the_end, write_in_order
 from tidewise.jobs.nexmark.queries import QUERIES
 from tidewise.jobs.query import Query
@@ -22,11 +21,6 @@ from tidewise.jobs.query import Query
 pytestmark = pytest.mark.xdist_group("jobs")
 
 WINDOW = datetime.timedelta(seconds=10)
-
-
-def last_said(rows: Rows, key: Sequence[str]) -> Rows:
-    """Where answers are corrected, the last that was said of each key; otherwise all."""
-    return list({tuple(row[name] for name in key): row for row in rows}.values()) if key else rows
 
 
 def assert_right(query: Query, given: argparse.Namespace, *, drops: bool = True) -> None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.jobs.nexmark.answers import ANSWERS, answer
-from tests.jobs.nexmark.inputs import KIND, PAST, made
+from tests.jobs.nexmark.inputs import KIND, OPEN_AUCTION, PAST, TOTAL, made
 from tests.jobs.queries import told
 
 START = datetime.datetime(2023, 11, 14, 12, 0, 0, tzinfo=datetime.UTC)
@@ -153,6 +153,17 @@ def test_every_query_has_something_to_answer_and_to_drop(name: str) -> None:
     right, wrong = (told(answer(name, table)) for table in (events.on_time, events.events))
     assert right
     assert right != wrong
+
+
+def test_a_bid_is_too_late_though_its_auction_is_open() -> None:
+    events = made()
+    right, wrong = (
+        row for table in (events.on_time, events.events) for row in answer("q9", table) if row["id"] == OPEN_AUCTION
+    )
+    assert right["price"] < wrong["price"]
+    # It ends after everything but what closes all at the end.
+    before = events.events.filter(pc.less(events.events["ordinal"], TOTAL))
+    assert pc.max(before["event_time"]).as_py() < right["expires"].replace(tzinfo=datetime.UTC)
 
 
 @pytest.mark.parametrize("name", ["q5", "q7"])

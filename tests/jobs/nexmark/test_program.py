@@ -55,7 +55,7 @@ def test_what_cannot_be_is_refused(arguments: list[str], sentence: str, capsys: 
 
 
 @pytest.mark.parametrize("name", [query.name for query in QUERIES.values() if query.real_time])
-def test_real_time_mode_is_refused_where_spark_refuses_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_real_time_mode_is_refused_with_the_reason(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     sentence = refused([*REAL_TIME, "--query", name], capsys)
     assert sentence == f"nexmark: error: --mode real-time is not for {name}: {QUERIES[name].real_time}; leave it out"
 

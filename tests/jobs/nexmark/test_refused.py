@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own custom
 
 from tests.jobs.nexmark.inputs import KIND, made
 from tests.jobs.queries import reading
-from tests.jobs.running import options, to_the_end, write_in_order
+from tests.jobs.running import options_without_source, to_the_end, write_in_order
 from tidewise.jobs.nexmark.events import bids, day
 from tidewise.jobs.nexmark.queries import QUERIES
 from tidewise.jobs.program import session_of
@@ -53,7 +53,7 @@ def test_spark_refuses_the_definition_in_these_words(
 ) -> None:
     said = _QUOTED.search(QUERIES[name].reshaped or "")
     assert said is not None
-    given = options(tmp_path / "none.json")
+    given = options_without_source(tmp_path)
     session_of(given)
     write_in_order(tmp_path / "records", made().on_time, files=2)
     written = as_written(reading(spark, KIND, tmp_path / "records"))

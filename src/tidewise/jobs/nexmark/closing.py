@@ -4,7 +4,8 @@ An auction is a session of its number, from its opening until its end, and so is
 session of those that touch. So a session with an auction in it holds the bids made while that was open, and no others,
 in whatever order they came, and the watermark closes it when the auction is over. Other bids stay by themselves, and
 leave with the watermark too. An auction that comes when the watermark has passed its opening, but not its end, still
-counts, with those of its bids that have not left.
+counts, with those of its bids that have not left. A bid that comes when the watermark has passed its moment is dropped,
+even if its auction is still open: Spark looks at each session before it looks for those that touch it.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def q9(read: Read) -> DataFrame:
     """
     # The highest of these is the winner: the first column in which two differ decides.
     bid = F.struct("price", (-F.unix_micros("event_time")).alias("earlier"), -F.col("ordinal"), "bidder", "extra")
-    auction = F.struct("item", "seller", "category", "expires")
+    auction = F.struct(
+        *("item", "description", "initial_bid", "reserve", "event_time", "expires", "seller", "category", "extra")
+    )
     return (
         _sessions(read, F.max(F.when(_is_bid(), bid)).alias("bid"), F.max(F.when(~_is_bid(), auction)).alias("auction"))
         .where("auction IS NOT NULL AND bid IS NOT NULL")

@@ -41,8 +41,13 @@ def q13(read: Read) -> DataFrame:
 
 def q20(read: Read) -> DataFrame:
     """Every bid on an auction of category 10, with what is sold."""
-    # Made anew, the time is no event time to Spark, which would drop late bids though their auctions are all kept.
-    time = F.timestamp_micros(F.unix_micros("event_time")).alias("event_time")
-    bid = bids(read).select("auction", "bidder", "price", time)
-    sold = auctions(read).where("category = 10").select("id", "item", "seller", "category")
-    return bid.join(sold, F.col("auction") == F.col("id")).drop("id")
+    # Made anew, a time is no event time to Spark, which would drop what comes late though everything is kept.
+    time = "timestamp_micros(unix_micros(event_time))"
+    bid = bids(read).selectExpr(
+        *("auction", "bidder", "price", "channel", "url", f"{time} AS bid_time", "extra AS bid_extra")
+    )
+    sold = auctions(read).selectExpr(
+        *("id", "item", "description", "initial_bid", "reserve", f"{time} AS auction_time"),
+        *("expires", "seller", "category", "extra AS auction_extra"),
+    )
+    return bid.join(sold.where("category = 10"), F.col("auction") == F.col("id")).drop("id")

@@ -17,9 +17,9 @@ def q18(read: Read) -> DataFrame:
 
     Spark has no windows over rows in streams: an aggregate keeps the bid with the latest time.
     """
-    bid = F.struct("price", "event_time", "extra")
+    bid = F.struct("price", "channel", "url", "event_time", "extra")
     last = bids(read).groupBy("bidder", "auction").agg(F.max_by(bid, F.struct("event_time", "ordinal")).alias("last"))
-    return last.select("bidder", "auction", "last.*")
+    return last.select("auction", "bidder", "last.*")
 
 
 def q19(read: Read) -> DataFrame:
@@ -28,9 +28,9 @@ def q19(read: Read) -> DataFrame:
     Spark has no windows over rows in streams: an aggregate keeps the ten highest. A batch with a bid on an auction
     says all its ranks anew.
     """
-    bid = F.struct("bidder", "price", "event_time", "extra")
+    bid = F.struct("bidder", "price", "channel", "url", "event_time", "extra")
     rising = F.struct("price", -F.unix_micros("event_time"), -F.col("ordinal"))
     highest = bids(read).groupBy("auction").agg(F.max_by(bid, rising, HIGHEST).alias("highest"))
     return highest.select("auction", F.posexplode("highest").alias("before", "bid")).selectExpr(
-        "auction", "before + 1 AS rank", "bid.*"
+        "auction", "bid.*", "before + 1 AS rank"
     )
