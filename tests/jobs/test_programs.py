@@ -132,7 +132,7 @@ def test_ballast_fills_the_state_and_lets_every_record_through(spark: SparkSessi
 def test_a_schedule_that_is_missing_is_told_when_the_stream_is_made(spark: SparkSession, tmp_path: Path) -> None:
     given = options(tmp_path / "nowhere.json")
     with pytest.raises(AnalysisException, match=r"nowhere\.json does not exist"):
-        stream(spark, given)
+        records_of(spark, given, KINDS["clicks"])
 
 
 def test_a_sink_with_files_asks_for_a_folder(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,7 +71,7 @@ def test_the_sentences_say_how_it_was_measured_and_what_came(found: QueryBench) 
     assert bench_headlines(found) == [
         "A core takes between 15,000 (q5) and 30,000 (q0) events per second.",
         "A batch of 100 events takes between 95 ms (q0) and 205 ms (q5): what it costs before its first event.",
-        "q5 keeps the most state: 300 rows, 29.3 KiB.",
+        "q5 keeps the most state: 300 rows, 29.3 KiB of memory.",
     ]
     assert bench_warnings(found) == [f"q6 failed: {NASTY}"]
     assert bench_warnings(replace(found, is_stopped=True))[1] == "It was stopped: 3 of 3 repeats are whole."
