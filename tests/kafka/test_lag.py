@@ -92,10 +92,19 @@ def test_offsets_that_hold_no_record_have_no_age_and_take_no_time(address: str) 
     producer.begin_transaction()
     producer.produce("sure", value="1", partition=0)
     producer.commit_transaction(30.0)
+    _wait_for_marker(address, "sure", after=1)
     began_s = time.monotonic()
     (one,) = lag({"sure": {0: 1}}, address, deadline_s=30.0).partitions
     assert (one.records, one.oldest_s) == (1, None), "the marker of the transaction is an offset"
     assert time.monotonic() - began_s < 15.0
+
+
+def _wait_for_marker(address: str, topic: str, *, after: int) -> None:
+    """A commit is final before its marker is in the topic."""
+    until_s = time.monotonic() + 30.0
+    while topics.ends(address, topic)[0].following <= after:
+        assert time.monotonic() < until_s, "no marker came"
+        time.sleep(0.05)
 
 
 def test_nothing_is_left_on_the_broker(address: str) -> None:

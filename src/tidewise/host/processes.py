@@ -196,7 +196,8 @@ class TreeCpu:
             parent = next((each for each in self._before if each.pid == before.parent), None)
             forgotten = identity not in now and parent is not None and _ignores_children(parent.pid)
             used_s -= 0.0 if forgotten else before.cpu_s + before.ended_children_cpu_s
-        return used_s
+        # Sums of the same ticks in another order differ in their last digit.
+        return max(0.0, used_s)
 
 
 def _tree(pid: int) -> dict[ProcessIdentity, ProcessStat]:
