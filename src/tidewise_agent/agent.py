@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -296,7 +296,7 @@ class Agent:
         self._watching_closely_until_s = time.monotonic() + 120.0
         if not jvm.request_executors(executors):
             raise RuntimeError("the cluster manager did not take the request for executors")
-        present = sorted(jvm.executor_ids(), key=int)
+        present = most_work_first(jvm.executor_ids(), jvm.worked_ms())
         leaving = present[executors:]
         told = jvm.decommission(leaving, "tidewise: fewer executors are needed") if leaving else []
         return {"present": present, "leaving": told}
@@ -517,6 +517,15 @@ class _Listener:
         """Read by Py4J."""
 
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+
+def most_work_first(executor_ids: Iterable[str], worked_ms: Mapping[str, float]) -> list[str]:
+    """Executors in the order in which they are worth keeping; of two that did as much, the older one first.
+
+    Whoever did most has the state of most partitions and has compiled most code: another would have to load and
+    compile it while a batch waits.
+    """
+    return sorted(executor_ids, key=lambda name: (-worked_ms.get(name, 0.0), int(name)))
 
 
 def this_process_is_ours() -> bool:

@@ -115,6 +115,13 @@ class DriverJvm:
                 )
         return found
 
+    def worked_ms(self) -> dict[str, float]:
+        """How long each executor has worked on tasks; empty where Spark does not tell."""
+        try:
+            return {str(entry["id"]): float(entry["totalDuration"] or 0.0) for entry in self.executors()}
+        except Exception:  # noqa: BLE001 -- private names: a version of Spark without them lets the youngest leave
+            return {}
+
     # Stages
 
     def stages_of(self, run_id: str, *, most: int = 12, most_jobs: int = 3) -> list[dict[str, Any]]:

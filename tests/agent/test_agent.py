@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tidewise_agent import hooks
-from tidewise_agent.agent import Agent
+from tidewise_agent.agent import Agent, most_work_first
 from tidewise_agent.lease import Lease, LeaseRefusedError
 from tidewise_agent.queries import Recipe
 from tidewise_agent.spec import AgentSpec
@@ -427,3 +427,9 @@ def test_state_is_left_alone_where_this_spark_cannot_cut_it_anew(make_agent: Mak
     with pytest.raises(RuntimeError, match=r"Spark 3.5.9 cannot cut state anew .* leave state_partitions as it is"):
         agent._repartition(partitions=4)
     assert agent._start()["started"] == [str(tmp_path / "c")]
+
+
+def test_whoever_did_most_is_kept_and_among_equals_the_older_one() -> None:
+    assert most_work_first(["10", "9", "2"], {}) == ["2", "9", "10"]
+    assert most_work_first(["0", "1", "2"], {"2": 900.0, "0": 500.0, "1": 500.0}) == ["2", "0", "1"]
+    assert most_work_first(["0", "1"], {"0": 500.0, "7": 900.0}) == ["0", "1"]
