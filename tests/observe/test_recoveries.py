@@ -61,6 +61,16 @@ def test_a_downtime_that_nobody_told_of_is_found_and_measured() -> None:
     assert found.took_s == pytest.approx(35.0, abs=10.0)
 
 
+def test_a_recovery_is_on_until_the_job_is_calm_again() -> None:
+    watch = RecoveryWatch()
+    before, calm = ([report(10.0 * step) for step in steps] for steps in (range(1, 31), range(33, 40)))
+    told = {}
+    for each in [*before, down(310.0), report(320.0, latency_p50_s=8.0), *calm]:
+        watch.learn(each)
+        told[each.time_s] = watch.is_on
+    assert (told[300.0], told[310.0], told[320.0], told[390.0]) == (False, True, True, False)
+
+
 def test_a_failure_that_was_told_keeps_its_kind_and_its_time() -> None:
     watch = RecoveryWatch()
     followed(watch, [report(10.0 * step) for step in range(1, 31)])

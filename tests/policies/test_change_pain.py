@@ -41,6 +41,14 @@ def test_late_seconds_after_a_change_are_its_own() -> None:
     assert pain(reports([*CALM, (2, False), (2, False), (2, False)])) == 0.0
 
 
+def test_a_change_is_watched_for_half_a_minute() -> None:
+    follower, told = ChangePain(), []
+    for observation in reports([*CALM, *[(2, False)] * 4]):
+        follower.learn(observation)
+        told.append(follower.is_watching)
+    assert told == [False, False, False, True, True, False, False]
+
+
 def test_the_last_few_changes_count_most() -> None:
     once = reports([*CALM, *AFTER])
     again = reports([*[(2, False)] * 3, (4, True), (4, True), (4, False)], first_s=100.0)

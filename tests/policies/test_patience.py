@@ -28,28 +28,39 @@ def patience(history: Sequence[Observation]) -> Patience:
 
 def test_what_was_added_is_kept_for_two_minutes() -> None:
     follower = patience(reports([2, 2, 4]))
-    assert follower.left_s(30.0) == 120.0
-    assert follower.left_s(100.0) == 50.0
-    assert follower.left_s(150.0) == 0.0
-    assert patience(reports([4, 4, 2])).left_s(30.0) == 0.0
+    assert follower.left_s(30.0, 1.0) == 120.0
+    assert follower.left_s(100.0, 1.0) == 50.0
+    assert follower.left_s(150.0, 1.0) == 0.0
+    assert patience(reports([4, 4, 2])).left_s(30.0, 1.0) == 0.0
 
 
 def test_what_is_missed_soon_after_it_was_given_back_is_kept_twice_as_long_the_next_time() -> None:
     once = patience(reports([4, 2, 4]))
     twice = patience(reports([4, 2, 4, 2, 4]))
-    assert once.left_s(30.0) == pytest.approx(240.0, rel=0.01)
-    assert twice.left_s(50.0) == pytest.approx(480.0, rel=0.01)
-    assert patience(reports([4, 2] * 50)).left_s(990.0) <= 1800.0
+    assert once.left_s(30.0, 1.0) == pytest.approx(240.0, rel=0.01)
+    assert twice.left_s(50.0, 1.0) == pytest.approx(480.0, rel=0.01)
+    assert patience(reports([4, 2] * 50)).left_s(990.0, 1.0) <= 1800.0
 
 
 def test_after_quiet_hours_it_is_as_short_as_ever() -> None:
     follower = patience(reports([4, 2, 4, 2, 4]))
     for observation in reports([4] * 1500 + [5], first_s=60.0):
         follower.learn(observation)
-    assert follower.left_s(60.0 + 15_000.0) == pytest.approx(120.0, rel=0.01)
+    assert follower.left_s(60.0 + 15_000.0, 1.0) == pytest.approx(120.0, rel=0.01)
 
 
 def test_what_joins_after_a_failure_may_leave_at_once() -> None:
     history = reports([2, 2, 4])
     history[1] = replace(history[1], status=JobStatus.DOWN)
-    assert patience(history).left_s(30.0) == 0.0
+    assert patience(history).left_s(30.0, 1.0) == 0.0
+
+
+def test_what_a_failure_needed_beyond_what_was_added_is_given_back_and_not_missed() -> None:
+    history = reports([2, 2, 4, 4, 9, 9])
+    history[3] = replace(history[3], status=JobStatus.DOWN)
+    follower = patience(history)
+    assert follower.left_s(60.0, 4.0) == 0.0
+    assert follower.left_s(60.0, 3.0) == 90.0
+    for observation in reports([4, 5], first_s=200.0):
+        follower.learn(observation)
+    assert follower.left_s(210.0, 4.0) == 120.0

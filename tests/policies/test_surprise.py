@@ -138,3 +138,12 @@ def test_reports_shortly_after_a_disturbance_tell_nothing(disturbance: str) -> N
     if disturbance == "untold":
         history = windows([1000.0] * 20, busy=None)
     assert surprise(history).slower(known) == 1.0
+
+
+def test_the_cpu_in_use_is_that_of_calm_work() -> None:
+    history = [replace(seen, cpu_share=0.3) for seen in windows([1000.0] * 20)]
+    cores = history[-1].configuration.total_cores
+    assert surprise(history).cores_in_use == pytest.approx(0.3 * cores)
+    history[19] = replace(history[19], status=JobStatus.DOWN)
+    assert surprise(history).cores_in_use is None
+    assert surprise([replace(seen, cpu_share=None) for seen in windows([1000.0] * 20)]).cores_in_use is None

@@ -332,6 +332,14 @@ def test_late_seconds_make_it_more_careful() -> None:
     assert after is None or after >= usual
 
 
+def test_what_came_of_a_change_is_seen_before_more_is_taken_away() -> None:
+    before = steady(20)
+    for seconds, code in ((15.0, "watching"), (60.0, "saves")):
+        history = before + steady(10, seconds=seconds, start_s=600.0)
+        decision = taught(history).decide(at_its_end(history, forecast=expected(2000.0, history[-1].time_s)))
+        assert decision.reason.code == code
+
+
 # What it says.
 
 
@@ -360,6 +368,47 @@ def test_the_evidence_tells_by_how_much_margins_are_widened() -> None:
     history = steady(6)
     evidence = taught(history).decide(at_its_end(history, forecast=expected(2000.0, 600.0))).reason.evidence
     assert "calibration" in evidence
+
+
+def slow(history: list[Observation], *, seconds: float, executors: int | None = None) -> list[Observation]:
+    """The same, and then its latencies are ten times as high as they were in the beginning."""
+    first, last_s = history[0], history[-1].time_s
+    assert first.latency_p95_s is not None
+    return history + [
+        report(
+            time_s=last_s + WINDOW_S * window,
+            window_s=WINDOW_S,
+            executors=first.configuration.executors if executors is None else executors,
+            rate_per_s=first.input_rate_per_s,
+            busy_share=first.busy_share,
+            latency_s=5.0 * first.latency_p95_s,
+        )
+        for window in range(1, int(seconds / WINDOW_S) + 1)
+    ]
+
+
+def widened(history: list[Observation]) -> float:
+    """By how much margins are widened by reports that come after the first ten minutes, with a decision at each."""
+    policy, told = Tidewise(), 1.0
+    for count, observation in enumerate(history, start=1):
+        policy.learn(observation)
+        if observation.time_s < 600.0:
+            continue
+        decision = policy.decide(at_its_end(history[:count], forecast=expected(2000.0, observation.time_s)))
+        told = float(str(decision.reason.evidence.get("calibration", told)))
+    return told
+
+
+def test_latencies_that_nothing_explains_widen_the_margins() -> None:
+    assert widened(slow(steady(6), seconds=180.0)) > 1.5
+
+
+def test_latencies_of_a_job_that_gets_over_a_failure_do_not_widen_the_margins() -> None:
+    assert widened(slow(failed(steady(6)), seconds=180.0)) == 1.0
+
+
+def test_latencies_shortly_after_a_change_do_not_widen_the_margins() -> None:
+    assert widened(slow(steady(6), seconds=25.0, executors=7)) == 1.0
 
 
 def test_a_sentence_names_one_time_only() -> None:

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from tests.search.problems import PRICES
 from tidewise.core import ChangeCost, Configuration, ConfigurationSpace, Mechanism, Promises
 from tidewise.qos import Candidates, Floats, JobModel
-from tidewise.search.odds import Odds, odds
+from tidewise.search.odds import CpuInUse, Odds, odds
 
 _LOG_LOADS = np.linspace(np.log(0.02), np.log(2.0), 21)
 """The columns of the tables of `Odds`."""
@@ -51,6 +51,7 @@ def of(
     lag_s: float = 0.0,
     slower: float = 1.0,
     rate_log_sd: float = 0.03,
+    in_use: CpuInUse | None = None,
 ) -> Odds:
     return odds(
         model(),
@@ -64,6 +65,7 @@ def of(
         joins_live=joins_live,
         lag_s=lag_s,
         unseen_s=20.0,
+        in_use=in_use,
     )
 
 
@@ -219,3 +221,21 @@ def test_kinds_differ_in_everything_but_executors() -> None:
         for other in range(len(TABLE)):
             same = TABLE[row].with_executors(1) == TABLE[other].with_executors(1)
             assert (kinds[row] == kinds[other]) == same
+
+
+def test_what_has_fewer_cores_than_are_in_use_cannot_process_what_arrives() -> None:
+    usual, made = of(), of(in_use=CpuInUse(cores=3.0, given=8.0, commit_interval_s=1.0))
+    few = TABLE.total_cores < 3.0 / 0.9
+    held = few & OFTEN
+    assert held.any()
+    # At 3 cores in use for 6,000 records/s, two cores get 4,000 done.
+    assert np.exp(made.log_capacity[held]) == pytest.approx(np.minimum(RATE, 2000.0 * TABLE.total_cores[held]))
+    assert (made.log_capacity[~held] == usual.log_capacity[~held]).all()
+    assert (made.late(rates(RATE))[held] > 0.9).all()
+
+
+def test_whether_the_cores_that_a_job_has_are_enough_it_shows_itself() -> None:
+    usual, full = of(), of(in_use=CpuInUse(cores=7.9, given=8.0, commit_interval_s=1.0))
+    fewer = (TABLE.total_cores < 8.0) & OFTEN
+    assert (full.log_capacity[~fewer] == usual.log_capacity[~fewer]).all()
+    assert (full.log_capacity[fewer] < np.log(RATE)).all()

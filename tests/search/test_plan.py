@@ -230,6 +230,20 @@ def test_a_change_is_made_a_step_before_it_is_needed_where_it_takes_longer_then(
     assert (found.row, found.mechanism) == (1, Mechanism.REDEPLOY)
 
 
+def test_no_more_than_half_of_the_executors_are_given_back_at_a_time() -> None:
+    counts = (1, 2, 3, 4, 7, 8)
+    odds = odds_of(executors(*counts), cost=[0.01 * count for count in counts], capacity=[500.0 * c for c in counts])
+    idle = horizon_of([[10.0]], [3600.0])
+    found = {way: planner_of(odds, idle, [way], CALM).best(standing(5)).row for way in (LIVE, REDEPLOY)}
+    assert {way.mechanism: counts[row] for way, row in found.items()} == {Mechanism.LIVE: 4, Mechanism.REDEPLOY: 1}
+    assert [counts[planner_of(odds, idle, [LIVE], CALM).best(standing(row)).row] for row in (4, 2, 1)] == [4, 2, 1]
+
+
+def test_where_there_is_nothing_in_between_more_than_half_are_given_back() -> None:
+    odds = odds_of(executors(1, 8), cost=[0.01, 0.08], capacity=[500.0, 4000.0])
+    assert planner_of(odds, horizon_of([[10.0]], [3600.0]), [LIVE], CALM).best(standing(1)).row == 0
+
+
 def test_what_is_needed_later_waits_where_changes_are_free() -> None:
     odds = odds_of(executors(1, 4), cost=[0.01, 0.04], capacity=[300.0, 1200.0])
     horizon = horizon_of([[100.0], [900.0]], [150.0, 600.0])

@@ -65,6 +65,11 @@ class RecoveryWatch:
         self._open: _Failure | None = None
         self._in_trouble = False
 
+    @property
+    def is_on(self) -> bool:
+        """Whether a failure has not been got over yet."""
+        return self._open is not None
+
     def failed(self, kind: str, at_s: float) -> tuple[Recovered, ...]:
         """A failure that is known of; the recovery that it cuts short, where one was on."""
         if self._open is not None and self._open.kind == FOUND and self._reports and at_s <= self._reports[-1].time_s:

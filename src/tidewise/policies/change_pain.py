@@ -39,6 +39,11 @@ class ChangePain:
             self._kept.append((self._before, tuple(self._open)))
             self._open = None
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether what is late now is counted as a change's."""
+        return self._open is not None
+
     def late_s(self, promises: Promises) -> float:
         """Of a usual change, the last few counting most; 0 before there was any."""
         late_s = 0.0

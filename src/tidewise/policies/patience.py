@@ -28,6 +28,7 @@ class Patience:
         self._keep_s = self._shortest_s
         self._last: Observation | None = None
         self._added_at_s = -math.inf
+        self._added_to_cores = 0.0
         self._taken_at_s = -math.inf
         self._failed_at_s = -math.inf
 
@@ -47,10 +48,14 @@ class Patience:
         if cores > before and now_s - self._failed_at_s > self._shortest_s:
             if now_s - self._taken_at_s < _MISSED * self._keep_s:
                 self._keep_s = min(self._longest_s, 2.0 * self._keep_s)
-            self._added_at_s = now_s
-        elif cores < before:
+            self._added_at_s, self._added_to_cores = now_s, cores
+        # What was there only to catch up is not missed.
+        elif cores < before and not cores >= self._added_to_cores > 0.0:
             self._taken_at_s = now_s
 
-    def left_s(self, now_s: float) -> float:
-        """For how much longer nothing is taken away."""
-        return max(0.0, self._added_at_s + self._keep_s - now_s)
+    def left_s(self, now_s: float, cores: float) -> float:
+        """For how much longer the job is not brought down to so many cores.
+
+        What it got beyond what was added, to catch up after a failure, is not kept.
+        """
+        return max(0.0, self._added_at_s + self._keep_s - now_s) if cores < self._added_to_cores else 0.0

@@ -110,6 +110,19 @@ class Surprise:
                 paths = [tuple(max(rate, rate_per_s) for rate in path) for path in paths]
         return replace(forecast, made_at_s=now_s, paths_per_s=tuple(paths))
 
+    @property
+    def cores_in_use(self) -> float | None:
+        """Of CPU, by the calm reports of the last minute; None where they do not tell."""
+        told = [
+            (each.cpu_share * each.configuration.total_cores, each.window_s)
+            for each in self._calm
+            if each.cpu_share is not None
+        ]
+        lasted_s = sum(window_s for _, window_s in told)
+        if lasted_s < max(self._settle_s, _LEAST_S):
+            return None
+        return sum(cores * window_s for cores, window_s in told) / lasted_s
+
     def slower(self, known: Callable[[Configuration, float], tuple[float, float]]) -> float:
         """What is left of the capacity that is known; 1 where the reports do not contradict it.
 

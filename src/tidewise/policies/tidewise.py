@@ -14,7 +14,6 @@ from tidewise.core import (
     Configuration,
     ConfigurationSpace,
     Decision,
-    Evidence,
     Forecast,
     JobStatus,
     Keep,
@@ -30,14 +29,15 @@ from tidewise.observe import RecoveryWatch
 from tidewise.policies.calibration import Calibration
 from tidewise.policies.change_pain import ChangePain
 from tidewise.policies.curiosity import Curiosity, kind_of
+from tidewise.policies.expectations import LOOK_AHEAD_S, Expectations
 from tidewise.policies.late_budget import LateBudget
 from tidewise.policies.losses import Losses
 from tidewise.policies.patience import Patience
 from tidewise.policies.replies import change_is_on, keep, move
 from tidewise.policies.surprise import Surprise
 from tidewise.policies.trouble import Trouble
-from tidewise.qos import CONTINUOUS, Candidates, Floats, JobModel, Physics, Usual
-from tidewise.search.odds import Odds, odds
+from tidewise.qos import CONTINUOUS, Candidates, JobModel, Physics, Usual
+from tidewise.search.odds import CpuInUse, Odds, odds
 from tidewise.search.plan import Behind, Horizon, Move, Planner, Terms, Ways
 from tidewise.search.shortlist import shortlist
 
@@ -53,7 +53,7 @@ _REST = 10.0
 """After a change that stopped the job, it is left alone for so many times as long ..."""
 _NEAR_STEPS, _OF_NO_USE = 5, 0.5
 """... unless in one of the next steps the change is more likely than this to have been of no use."""
-_RATE_STEP, _SLOWER_STEP, _WIDER_STEP, _LEARNT_STEP, _LISTED_STEP = 0.1, 0.05, 0.1, 0.05, 0.2
+_RATE_STEP, _SLOWER_STEP, _WIDER_STEP, _LEARNT_STEP, _LISTED_STEP, _CPU_STEP = 0.1, 0.05, 0.1, 0.05, 0.2, 0.25
 _RESOLUTION = 0.4
 """A recovery is known to about this share of a report's window."""
 _UNRECOVERED = 10.0
@@ -62,9 +62,6 @@ _USUALLY_FULL = 0.8
 _LEAST_RATE = 1e-6
 _ENOUGH = 0.02
 """A configuration that is late so seldom is enough."""
-_TOLD_FROM = 1.15
-_LOOK_AHEAD_S = 600.0
-"""What is told about the future is about so much of it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -220,7 +217,7 @@ class Tidewise:
         instead = wait or self._profile(situation, known, best)
         return instead or self._reply(situation, known, best, expected)
 
-    def _resting(self, situation: Situation, known: _Known, horizon: Horizon, expected: _Expectations) -> Keep | None:
+    def _resting(self, situation: Situation, known: _Known, horizon: Horizon, expected: Expectations) -> Keep | None:
         """The reply shortly after a change that stopped the job: what has just been decided is not decided again.
 
         Unless it turns out to be of no use at all.
@@ -244,7 +241,7 @@ class Tidewise:
         )
 
     def _better_wait(
-        self, situation: Situation, known: _Known, best: Move, behind: Behind, expected: _Expectations
+        self, situation: Situation, known: _Known, best: Move, behind: Behind, expected: Expectations
     ) -> Keep | None:
         """The reply to a move that is not made yet; None where it is."""
         evidence = expected.of(known.row, known.row)
@@ -255,13 +252,19 @@ class Tidewise:
                 "promise.",
                 evidence,
             )
+        if known.takes_away(best.row) and self._pain.is_watching:
+            return keep(
+                "watching",
+                f"{situation.intended} stays: what came of the last change is seen before more is taken away.",
+                evidence,
+            )
         if _gap_s(situation, best.mechanism) > 0.0 and self._surprise.is_jumping(situation.history):
             return keep(
                 "jumping",
                 "The load has just jumped: how far is seen by the next report, before the job is stopped for a change.",
                 evidence,
             )
-        left_s = self._patience.left_s(situation.now_s)
+        left_s = self._patience.left_s(situation.now_s, known.odds.candidates[best.row].total_cores)
         if left_s > 0.0 and known.takes_away(best.row):
             return keep(
                 "patient",
@@ -297,9 +300,10 @@ class Tidewise:
         self._check(situation, known)
         widening = _in_steps(self._calibration.widening, _WIDER_STEP)
         changes = self._changes(situation)
+        in_use = self._in_use(situation)
         depends = (
             *(situation.intended, situation.space, situation.promises, situation.prices, situation.failed_targets),
-            *(changes, self._learnt(), rate, slower, widening),
+            *(changes, self._learnt(), rate, slower, widening, in_use),
         )
         if known is not None and known.depends == depends:
             return known
@@ -319,6 +323,7 @@ class Tidewise:
             joins_live=live is not None,
             unseen_s=self.unseen_s,
             lag_s=0.0 if live is None else live.preparation_s + 2.0 * situation.latest.window_s,
+            in_use=in_use,
         )
         self._known = _Known(
             odds=made,
@@ -353,9 +358,14 @@ class Tidewise:
         return self._listed[1]
 
     def _check(self, situation: Situation, known: _Known | None) -> None:
-        """Hold the latest report, if it is one of calm work, against what was known before it came."""
+        """Hold the latest report, if it is one of calm work, against what was known before it came.
+
+        What is late after a failure or a change is theirs, and reckoned as such: it says nothing of steady work.
+        """
         latest = situation.latest
-        if known is None or latest.latency_p95_s is None or not self._surprise.is_calm(latest):
+        if known is None or latest.latency_p95_s is None or latest.processed_rate_per_s <= 0.0:
+            return
+        if self._watch.is_on or self._pain.is_watching or not self._surprise.is_calm(latest):
             return
         if latest.configuration != known.odds.candidates[known.row] or latest.load_per_s <= 0.0:
             return
@@ -381,6 +391,14 @@ class Tidewise:
         """What has been learnt, in steps: one window more of hundreds changes nothing, a recovery does."""
         windows = self._model.capacity.windows + self._model.latency.windows
         return int(math.log(max(1, windows)) / _LEARNT_STEP), self._recoveries
+
+    def _in_use(self, situation: Situation) -> CpuInUse | None:
+        cores, runs = self._surprise.cores_in_use, situation.latest.configuration
+        if cores is None or cores <= 0.0:
+            return None
+        return CpuInUse(
+            cores=_in_steps(cores, _CPU_STEP), given=runs.total_cores, commit_interval_s=runs.commit_interval_s
+        )
 
     def _unproven(self, candidates: Candidates) -> npt.NDArray[np.bool_]:
         """Which rows have executors of a kind that never ran."""
@@ -469,7 +487,7 @@ class Tidewise:
 
     # The reply.
 
-    def _reply(self, situation: Situation, known: _Known, plan: Move, expected: _Expectations) -> Decision:
+    def _reply(self, situation: Situation, known: _Known, plan: Move, expected: Expectations) -> Decision:
         target = known.odds.candidates[plan.row]
         evidence = {
             **expected.of(plan.row, known.row),
@@ -477,7 +495,7 @@ class Tidewise:
             "planned_cost": plan.cost,
             "cost_of_keeping": plan.keep_cost,
         }
-        high, ahead = f"{expected.rate_high_per_s:.4g} records/s", format_duration(_LOOK_AHEAD_S)
+        high, ahead = f"{expected.rate_high_per_s:.4g} records/s", format_duration(LOOK_AHEAD_S)
         if target == situation.intended:
             sentence = (
                 f"{target} stays: nothing cheaper is as good for up to {high} within {ahead}, everything that may go "
@@ -497,71 +515,15 @@ class Tidewise:
         sentence = f"{target} instead of {situation.intended}: it {why}.{expected.doubt}"
         return move(situation, target, mechanism=plan.mechanism, code=code, sentence=sentence, evidence=evidence)
 
-    def _expectations(self, situation: Situation, known: _Known, horizon: Horizon, rate: float) -> _Expectations:
-        steps = max(1, int(np.searchsorted(np.cumsum(horizon.lengths_s), _LOOK_AHEAD_S)))
-        ahead = horizon.log_rates[:steps]
-        return _Expectations(
-            odds=known.odds,
+    def _expectations(self, situation: Situation, known: _Known, horizon: Horizon, rate: float) -> Expectations:
+        return Expectations.over(
+            known.odds,
+            horizon,
             slower=known.slower,
             late_used=self._late.used(situation.promises),
             widening=known.widening,
             rate_per_s=rate,
-            log_rates=ahead,
-            chances=horizon.chances,
-            middle=float(ahead[:, horizon.middle].max()),
-            high=float(ahead[:, -1].max()),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Expectations:
-    """What is told of the near future."""
-
-    odds: Odds
-    slower: float
-    late_used: float
-    widening: float
-    rate_per_s: float
-    log_rates: Floats
-    chances: Floats
-    middle: float
-    high: float
-
-    @property
-    def rate_high_per_s(self) -> float:
-        return math.exp(self.high)
-
-    @property
-    def doubt(self) -> str:
-        """What is said where margins are wider than usual."""
-        if self.widening < _TOLD_FROM:
-            return ""
-        return f" Its margins are {self.widening:.2g} times as wide as usual: latencies were higher than it expected."
-
-    def of(self, row: int, running: int) -> Evidence:
-        """Of a row, instead of the one that runs."""
-        odds, both = self.odds, np.array([self.middle, self.high])
-        latency = odds.latency_s(both)[row]
-        recovery = odds.recovery_s(both)[row]
-        late = odds.late(self.log_rates)[row] @ self.chances
-        cost, before = (3600.0 * float(odds.cost_per_s[one]) for one in (row, running))
-        return {
-            "rate_per_s": self.rate_per_s,
-            "expected_rate_per_s": math.exp(self.middle),
-            "expected_rate_high_per_s": self.rate_high_per_s,
-            "look_ahead_s": _LOOK_AHEAD_S,
-            "expected_latency_p95_s": float(latency[0]),
-            "expected_latency_p95_high_s": float(latency[1]),
-            "expected_recovery_s": float(recovery[0]),
-            "expected_recovery_high_s": float(recovery[1]),
-            "keeps_probability": float(1.0 - late.max()),
-            "cost_per_hour": cost,
-            "cost_per_hour_before": before,
-            "saving_per_hour": before - cost,
-            "slower": self.slower,
-            "late_seconds_used": self.late_used,
-            "calibration": self.widening,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -21,9 +21,22 @@ _SPREADS = (0.03, 0.1, 0.25, 0.6)
 """Spreads of a capacity for which recoveries are reckoned; each configuration has the nearest of them."""
 _UNPROVEN = 0.15
 """What is taken off (of its logarithm) from what a model says of kinds of configurations that never ran."""
+_CPU_FULL = 0.9
+"""Of its cores, the most that a configuration can have in use."""
 _NEVER = -8.0
 """The normal score of what does not happen."""
 _HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuInUse:
+    """What the job takes of the CPU at the load that it has."""
+
+    cores: float
+    given: float
+    """How many it has."""
+    commit_interval_s: float
+    """With this interval: where batches come less often, they may take less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -96,6 +109,7 @@ def odds(
     joins_live: bool,
     lag_s: float,
     unseen_s: float,
+    in_use: CpuInUse | None = None,
 ) -> Odds:
     """Reckon what the rows would do.
 
@@ -106,11 +120,15 @@ def odds(
     unproven: rows whose executors are of a kind that never ran.
     joins_live, lag_s: whether executors can join without a gap, and how long after a failure they would.
     unseen_s: how long a failure goes on before it shows.
+    in_use: what the job takes of the CPU at this rate; None: nobody knows.
     """
     known = model.capacity_at(candidates, rate_per_s)
     spread = np.hypot(known.log_sd, rate_log_sd)
     doubt = (known.log_sd - known.log_sd.min()) + np.where(unproven, _UNPROVEN, 0.0)
-    capacity = Belief(known.log_mean + np.log(slower) - doubt, spread)
+    log_capacity = known.log_mean + np.log(slower) - doubt
+    if in_use is not None:
+        log_capacity = np.minimum(log_capacity, _log_most(candidates, in_use, rate_per_s))
+    capacity = Belief(log_capacity, spread)
     boosted = _boosted(candidates, capacity) if joins_live else capacity
     log_latency, latency_log_sd = model.latency_by_load(candidates, _LOADS, capacity.log_sd)
     latency_log_sd = widening * latency_log_sd
@@ -136,6 +154,18 @@ def odds(
         log_recovery=log_recovery,
         out_of_memory=model.memory.out_of_memory_probability(candidates, rate_per_s),
     )
+
+
+def _log_most(candidates: Candidates, in_use: CpuInUse, rate_per_s: float) -> Floats:
+    """The most that rows can process whose cores are too few for what is in use now; endless for all others.
+
+    However little each record takes: what a batch costs before its first one has to be worked off as well.
+    """
+    share = in_use.cores / candidates.total_cores
+    # Whether those that it has are enough, it shows itself: it may use all of them only to catch up.
+    fewer = candidates.total_cores < in_use.given
+    too_few = fewer & (share > _CPU_FULL) & (candidates.commit_interval_s <= in_use.commit_interval_s)
+    return np.asarray(np.where(too_few, np.log(rate_per_s) - np.log(share), np.inf), dtype=np.float64)
 
 
 def _boosted(candidates: Candidates, capacity: Belief) -> Belief:

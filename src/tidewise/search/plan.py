@@ -321,6 +321,7 @@ class Planner:
             best = int(np.argmin(wanted))
             if wanted[best] < asked:
                 asked = float(wanted[best])
+                best = self._first_leg(way, row, best)
                 move = Move(
                     row=best,
                     mechanism=change.mechanism,
@@ -330,6 +331,18 @@ class Planner:
                     drained_s=float(hold_s[best] @ chances) if behind.is_behind else 0.0,
                 )
         return move
+
+    def _first_leg(self, way: int, row: int, target: int) -> int:
+        """Where a move leads at first: without a gap, no more than half of the executors are given back at a time.
+
+        What a few of many would do is a guess; a step on the way there costs nothing, and shows it.
+        """
+        executors = self._odds.candidates.executors
+        fewest = -(-int(executors[row]) // 2)
+        if self._ways.changes[way].gap_s > 0.0 or executors[target] >= fewest:
+            return target
+        between = np.flatnonzero(self._ways.reached(way, row) & (executors >= fewest) & (executors < executors[row]))
+        return int(between[np.argmin(executors[between])]) if len(between) else target
 
     def _recovers_in_time(self, behind: Behind, drained_s: float) -> bool:
         """Whether the job gets over a failure within the promised time if it is left alone."""
