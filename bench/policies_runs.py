@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pydantic import JsonValue
 
@@ -30,6 +30,7 @@ from tidewise.experiments.plan import Plan
 from tidewise.experiments.record import JOURNAL_FILE, is_partial, load_run
 from tidewise.experiments.spreading import Spreader
 from tidewise.host.threads import on_one_thread
+from tidewise.host.whole_files import write_whole
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -185,17 +186,7 @@ def find_bounds(
     tasks: Sequence[BoundTask], *, spread: Spreader, again: bool, tell: Tell
 ) -> Mapping[tuple[str, str, int], Known]:
     """All bounds by world, load and seed; those that are known are kept, unless all are asked for again."""
-    left = [task for task in tasks if again or not task.file.is_file()]
-    _spread(
-        spread,
-        _find,
-        left,
-        called=lambda task: task.name,
-        is_on=lambda _: False,
-        tell=tell,
-        before=len(tasks) - len(left),
-        what="bounds",
-    )
+    _make_files(_find, tasks, spread=spread, again=again, tell=tell, what="bounds")
     return {
         (task.scene.world.name, task.scene.load, task.seed): Known(**json.loads(task.file.read_text(encoding="utf-8")))
         for task in tasks
@@ -229,9 +220,82 @@ def _find(task: BoundTask) -> None:
         changes=found.changes,
         keeps_quality=found.keeps_quality,
     )
-    whole = task.file.with_suffix(".new")
-    whole.write_text(json.dumps(asdict(known)), encoding="utf-8")
-    whole.replace(task.file)
+    write_whole(task.file, [json.dumps(asdict(known))])
+
+
+# The best configuration of all seeds ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedTask:
+    """The cheapest constant configuration that keeps the promises whenever the failures come: with every seed."""
+
+    scene: Scene
+    seeds: tuple[int, ...]
+    file: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.scene.world.name} {self.scene.load} best-fixed of {len(self.seeds)} seeds"
+
+
+def fixed_task(scene: Scene, seeds: Sequence[int]) -> FixedTask:
+    """Kept by all that it depends on."""
+    experiment = Experiment(scene.plan)
+    key = digest_of(experiment.plan, experiment.ground(scene.load), list(seeds))
+    return FixedTask(scene=scene, seeds=tuple(seeds), file=scene.plan.parent / f"fixed-{key}.json")
+
+
+def find_fixed(tasks: Sequence[FixedTask], *, spread: Spreader, tell: Tell) -> Mapping[tuple[str, str], float | None]:
+    """Its cores, by world and load; None where no configuration keeps the promises with every seed."""
+    _make_files(_find_fixed, tasks, spread=spread, again=False, tell=tell, what="constants")
+    return {
+        (task.scene.world.name, task.scene.load): json.loads(task.file.read_text(encoding="utf-8")) for task in tasks
+    }
+
+
+@on_one_thread
+def _find_fixed(task: FixedTask) -> None:
+    experiment = Experiment(task.scene.plan)
+    every = [experiment.trial(task.scene.load, seed).hindsight for seed in task.seeds]
+    cheapest = [one.cheapest() for one in every]
+    best: float | None = None
+    if None not in cheapest:
+        per_hour = experiment.prices.per_hour
+        least = max(per_hour(one) for one in cheapest if one is not None)
+        space = experiment.ground(task.scene.load).space
+        able = sorted((one for one in space if per_hour(one) >= least), key=per_hour)
+        best = next((one.total_cores for one in able if all(hindsight.keeps(one) for hindsight in every)), None)
+    write_whole(task.file, [json.dumps(best)])
+
+
+class _Filed(Protocol):
+    """A task whose answer is a file."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def file(self) -> Path: ...
+
+
+Filed = TypeVar("Filed", bound=_Filed)
+
+
+def _make_files(
+    work: Callable[[Filed], None], tasks: Sequence[Filed], *, spread: Spreader, again: bool, tell: Tell, what: str
+) -> None:
+    """Do what has no file yet, or all of it again."""
+    left = [task for task in tasks if again or not task.file.is_file()]
+    _spread(
+        spread,
+        work,
+        left,
+        called=lambda task: task.name,
+        is_on=lambda _: False,
+        tell=tell,
+        before=len(tasks) - len(left),
+        what=what,
+    )
 
 
 def _spread(

@@ -61,6 +61,8 @@ class Result:
     """One for each seed; none where none was asked for."""
     below: tuple[str, ...] = ()
     """Runs that lie below the bound though their quality is no worse."""
+    fixed_core_h: float | None = None
+    """What the best constant takes that is the same with every seed, driver and controller included; None: unknown."""
 
     @property
     def ours(self) -> Line | None:
@@ -72,8 +74,10 @@ class Result:
         return tuple(line for line in self.lines if line.policy not in {OURS, BestFixed.name})
 
 
-def result_of(scene: Scene, aggregates: Sequence[Aggregate], bounds: Mapping[int, Known]) -> Result:
-    """The figures of one load; `bounds` by seed."""
+def result_of(
+    scene: Scene, aggregates: Sequence[Aggregate], bounds: Mapping[int, Known], fixed_cores: float | None = None
+) -> Result:
+    """The figures of one load; `bounds` by seed; `fixed_cores`: of the best constant that holds with every seed."""
     fixed = next((one for one in aggregates if one.policy == BestFixed.name), None)
     static = next((one for one in aggregates if one.policy == BASELINE_POLICY), None)
     lines = () if static is None else tuple(_line(one, static, fixed, bounds, scene) for one in aggregates)
@@ -84,7 +88,19 @@ def result_of(scene: Scene, aggregates: Sequence[Aggregate], bounds: Mapping[int
         for summary in one.summaries
         if (run := _below(summary, bounds.get(summary.record.seed), scene)) is not None
     ]
-    return Result(scene=scene, lines=lines, bounds=tuple(bounds[seed] for seed in seeds), below=tuple(below))
+    return Result(
+        scene=scene,
+        lines=lines,
+        bounds=tuple(bounds[seed] for seed in seeds),
+        below=tuple(below),
+        fixed_core_h=None if fixed is None or fixed_cores is None else _constant_core_h(fixed.summaries, fixed_cores),
+    )
+
+
+def _constant_core_h(summaries: Sequence[Summary], cores: float) -> float:
+    """Of this many cores all the time, and what is paid for beside the executors."""
+    beside = [summary.all_in.core_h - summary.executors.core_h for summary in summaries]
+    return cores * summaries[0].seconds / 3600.0 + float(np.mean(beside))
 
 
 def _line(
@@ -207,7 +223,15 @@ def policies_table(result: Result) -> str:
         ]
         for line in result.lines
     ]
-    return table(head, [*rows, *_bound_row(result)])
+    return table(head, [*rows, *_fixed_row(result), *_bound_row(result)])
+
+
+def _fixed_row(result: Result) -> list[list[str]]:
+    static = next((line for line in result.lines if line.policy == BASELINE_POLICY), None)
+    if result.fixed_core_h is None or static is None:
+        return []
+    told = [f"{result.fixed_core_h:.0f}", wording.ratio(result.fixed_core_h / static.core_h.mean)]
+    return [["*best-fixed, the same with every seed*", *told, *[wording.MISSING] * 9]]
 
 
 def _bound_row(result: Result) -> list[list[str]]:

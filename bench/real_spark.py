@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.page import Bench, table
+from bench.policies_plans import OURS
 from tidewise.core import BadInputError
 from tidewise.experiments import Aggregate, by_scenario, compare
-from tidewise.experiments.comparison import missing_runs
+from tidewise.experiments.comparison import BASELINE_POLICY, missing_runs
 from tidewise.experiments.record import Run, find_runs
 from tidewise.experiments.whatif_fit import explain, fit_run, usual_profile
 from tidewise.experiments.whatif_recording import read_recording
@@ -19,11 +20,18 @@ from tidewise.report import wording
 
 PLAN = "real-spark"
 HOME = Path("runs") / PLAN
+_PAIR = {BASELINE_POLICY, OURS}
+_MOST_OF_STATIC, _MOST_POINTS = 0.6, 1.0
+"""The goals of tidewise beside static."""
 
 
 def benches() -> dict[str, Bench]:
-    """A benchmark for each job of the plan: making its runs takes hours, and they need not be made in one go."""
-    return {f"{PLAN}-{load}": functools.partial(_measure, load) for load in _REASONS}
+    """A benchmark for each job of the plan, and one for what tidewise was to reach beside static.
+
+    Making the runs takes hours, and they need not be made in one go.
+    """
+    every = {f"{PLAN}-{load}": functools.partial(_measure, load) for load in _REASONS}
+    return {**every, f"{PLAN}-{OURS}": _ours}
 
 
 def _measure(load: str, traces: Path | None) -> str:
@@ -40,6 +48,49 @@ def _measure(load: str, traces: Path | None) -> str:
         ]
     )
 
+
+def _ours(traces: Path | None) -> str:
+    """Tidewise beside static, on the jobs for which there are runs of both."""
+    del traces
+    runs = [run for run in find_runs([HOME]) if run.record.policy in _PAIR] if HOME.is_dir() else []
+    pairs = [rows for rows in by_scenario(compare(runs)) if {one.policy for one in rows} == _PAIR] if runs else []
+    if not pairs:
+        raise BadInputError(f"{HOME} has no runs of both {' and '.join(sorted(_PAIR))}; make them: see {PLAN}")
+    shown = [summary.record.name for rows in pairs for one in rows for summary in one.summaries]
+    halves = [_halves(run) for run in runs if run.record.name in shown]
+    return "\n\n".join(
+        [
+            _preface(runs),
+            *(f"{_job(rows)}\n\n{_goals(rows)}" for rows in pairs),
+            _FALLS_SHORT,
+            _WHATIF,
+            table(["run", "second half", "in calm windows", "with outages foretold"], halves),
+        ]
+    )
+
+
+def _goals(rows: Sequence[Aggregate]) -> str:
+    by_policy = {one.policy: one.summaries[0] for one in rows}
+    static, ours = by_policy[BASELINE_POLICY], by_policy[OURS]
+    points = 100 * (ours.good_share - static.good_share)
+    measured = [
+        ("core-seconds of static at most 0.6", ours.all_in.core_h / static.all_in.core_h, _MOST_OF_STATIC),
+        ("memory-seconds of static at most 0.6", ours.all_in.gib_h / static.all_in.gib_h, _MOST_OF_STATIC),
+        ("points of good seconds below static at most 1", -points, _MOST_POINTS),
+    ]
+    cells = [[goal, f"{value:.2f}", "yes" if value <= most else "NO"] for goal, value, most in measured]
+    return table(["goal", "measured", "reached"], cells)
+
+
+_FALLS_SHORT = """\
+Where the good seconds of YSB go, in bad seconds of static and of tidewise: two drivers that were killed, 274 and \
+208 (two executors' JVMs come up faster than five on two cores); two executors that were killed, 0 and 73; its own \
+changes, 0 and 26, all of them in the first two minutes, when it gives three of five executors back. The batch after \
+an executor has gone takes 10 to 20 s, during half of which the executors use half of their CPU. A likely reason, \
+not proved: the job has one state partition, and the executor that takes it over has never run that code. Static \
+does not keep its promise either (142 s to recover, promised 120 s): with four executors of 0.35 cores it did the \
+same day (82.2 % good, at most 96 s), but two of those and the driver are 0.63 of static, so that 0.6 cannot be \
+reached there without times with one."""
 
 _YSB = """\
 Phoebe and Demeter changed nothing: beside a job on two cores their copies never kept up, so that no configuration was \

@@ -144,3 +144,9 @@ def test_the_bound_stands_below_the_policies() -> None:
     rows = policies_table(replace(result(), bounds=(known,))).splitlines()
     assert rows[-1].startswith("| *hindsight bound* | ≥ 86.0 | 0.20 |")
     assert len({row.count("|") for row in rows}) == 1
+
+
+def test_a_constant_that_is_the_same_with_every_seed_stands_beside_the_policies() -> None:
+    told = policies_table(replace(result(), fixed_core_h=215.0))
+    assert "| *best-fixed, the same with every seed* | 215 | 0.50 |" in told
+    assert "every seed" not in policies_table(result())

@@ -24,3 +24,20 @@ def test_every_policy_is_set_beside_static_and_ranked(tmp_path: Path) -> None:
     ds2 = next(line for line in told.splitlines() if line.startswith("| ds2 |"))
     assert "(0.50)" in ds2
     assert "the cheapest first: ds2, static" in told
+
+
+def test_goals_are_called_reached_or_not_by_everything_that_was_paid_for(tmp_path: Path) -> None:
+    pair = (("static", 8), ("tidewise", 4))
+    runs = [a_run(tmp_path / policy, policy=policy, executors=count) for policy, count in pair]
+    (rows,) = by_scenario(compare(runs))
+    told = {line.split("|")[1].strip(): line.split("|")[3].strip() for line in real_spark._goals(rows).splitlines()}
+    shares = {one.policy: one.summaries[0].all_in.core_h for one in rows}
+    reached = shares["tidewise"] / shares["static"] <= 0.6
+    assert told["core-seconds of static at most 0.6"] == ("yes" if reached else "NO")
+    assert told["points of good seconds below static at most 1"] == "yes"
+
+
+def test_without_a_pair_of_runs_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadInputError, match="no runs of both static and tidewise"):
+        real_spark.benches()["real-spark-tidewise"](None)
