@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.policies_informed import informed_cores
 from bench.policies_loads import DAY_S
 from bench.policies_plans import MAIN, OURS, WORLDS, Scene, World, make_scene, scene_names
 from bench.policies_runs import (
@@ -27,9 +28,9 @@ from bench.policies_runs import (
     run_cells,
 )
 from bench.policies_tables import Result, goals_table, loads_table, policies_table, result_of
-from tidewise.core import BadInputError
+from tidewise.core import BadInputError, Mechanism
 from tidewise.core.readers import did_you_mean
-from tidewise.experiments import Aggregate, spread_over
+from tidewise.experiments import Aggregate, Experiment, spread_over
 from tidewise.experiments.comparison import BASELINE_POLICY
 from tidewise.experiments.measures import Summary
 from tidewise.policies import BestFixed
@@ -157,7 +158,13 @@ def measure(traces: Path | None, wanted: Wanted = Wanted()) -> str:  # noqa: B00
             by_scene[world, load][seed] = known
         places = {scene.plan: (scene.world.name, scene.load) for scene in scenes}
         results = [
-            result_of(scene, figures[scene.plan], by_scene[places[scene.plan]], fixed.get(places[scene.plan]))
+            result_of(
+                scene,
+                figures[scene.plan],
+                by_scene[places[scene.plan]],
+                fixed_cores=fixed.get(places[scene.plan]),
+                informed_cores=_informed(scene, figures[scene.plan]),
+            )
             for scene in scenes
         ]
     wall_s = time.monotonic() - began_s
@@ -224,6 +231,14 @@ def _statics(aggregates: Sequence[Aggregate]) -> Iterator[Summary]:
 def _fixed_seeds(aggregates: Sequence[Aggregate]) -> list[int]:
     """Those for which hindsight has found a constant."""
     return [one.record.seed for each in aggregates if each.policy == BestFixed.name for one in each.summaries]
+
+
+def _informed(scene: Scene, aggregates: Sequence[Aggregate]) -> float | None:
+    """Where executors can join a job that catches up, being ready is no matter of how many there are before."""
+    seeds = _fixed_seeds(aggregates)
+    if scene.load != MAIN or scene.world.mechanisms != (Mechanism.REDEPLOY,) or not seeds:
+        return None
+    return informed_cores(Experiment(scene.plan), scene.load, seeds)
 
 
 # The page ---------------------------------------------------------------------------------------------------------

@@ -63,6 +63,8 @@ class Result:
     """Runs that lie below the bound though their quality is no worse."""
     fixed_core_h: float | None = None
     """What the best constant takes that is the same with every seed, driver and controller included; None: unknown."""
+    informed_core_h: float | None = None
+    """What it takes at least to be ready for failures that nobody foresees, the load known; None: not reckoned."""
 
     @property
     def ours(self) -> Line | None:
@@ -75,9 +77,18 @@ class Result:
 
 
 def result_of(
-    scene: Scene, aggregates: Sequence[Aggregate], bounds: Mapping[int, Known], fixed_cores: float | None = None
+    scene: Scene,
+    aggregates: Sequence[Aggregate],
+    bounds: Mapping[int, Known],
+    *,
+    fixed_cores: float | None = None,
+    informed_cores: float | None = None,
 ) -> Result:
-    """The figures of one load; `bounds` by seed; `fixed_cores`: of the best constant that holds with every seed."""
+    """The figures of one load; `bounds` by seed.
+
+    fixed_cores: of the best constant that holds with every seed.
+    informed_cores: what it takes on average to be ready for failures that nobody foresees, the load known.
+    """
     fixed = next((one for one in aggregates if one.policy == BestFixed.name), None)
     static = next((one for one in aggregates if one.policy == BASELINE_POLICY), None)
     lines = () if static is None else tuple(_line(one, static, fixed, bounds, scene) for one in aggregates)
@@ -93,12 +104,16 @@ def result_of(
         lines=lines,
         bounds=tuple(bounds[seed] for seed in seeds),
         below=tuple(below),
-        fixed_core_h=None if fixed is None or fixed_cores is None else _constant_core_h(fixed.summaries, fixed_cores),
+        fixed_core_h=_core_h(fixed, fixed_cores),
+        informed_core_h=_core_h(fixed, informed_cores),
     )
 
 
-def _constant_core_h(summaries: Sequence[Summary], cores: float) -> float:
-    """Of this many cores all the time, and what is paid for beside the executors."""
+def _core_h(fixed: Aggregate | None, cores: float | None) -> float | None:
+    """Of so many cores on average, and what a job that is never changed pays for beside its executors."""
+    if fixed is None or cores is None:
+        return None
+    summaries = fixed.summaries
     beside = [summary.all_in.core_h - summary.executors.core_h for summary in summaries]
     return cores * summaries[0].seconds / 3600.0 + float(np.mean(beside))
 
@@ -223,15 +238,30 @@ def policies_table(result: Result) -> str:
         ]
         for line in result.lines
     ]
-    return table(head, [*rows, *_fixed_row(result), *_bound_row(result)])
+    return table(head, [*rows, *_reckoned_rows(result), *_bound_row(result)])
 
 
-def _fixed_row(result: Result) -> list[list[str]]:
+def _reckoned_rows(result: Result) -> list[list[str]]:
+    """What is no policy, and has core-hours only."""
     static = next((line for line in result.lines if line.policy == BASELINE_POLICY), None)
-    if result.fixed_core_h is None or static is None:
-        return []
-    told = [f"{result.fixed_core_h:.0f}", wording.ratio(result.fixed_core_h / static.core_h.mean)]
-    return [["*best-fixed, the same with every seed*", *told, *[wording.MISSING] * 9]]
+    fixed = next((line for line in result.lines if line.policy == BestFixed.name), None)
+    bound = float(np.mean([one.at_least_core_h for one in result.bounds])) if result.bounds else None
+    reckoned = {
+        "*best-fixed, the same with every seed*": result.fixed_core_h,
+        "*load known, changes free, failures not known*": result.informed_core_h,
+    }
+    return [
+        [
+            name,
+            f"{core_h:.0f}",
+            wording.ratio(core_h / static.core_h.mean),
+            *[wording.MISSING] * 7,
+            _ratio(None if bound is None else core_h / bound),
+            _ratio(None if fixed is None else core_h / fixed.core_h.mean),
+        ]
+        for name, core_h in reckoned.items()
+        if core_h is not None and static is not None
+    ]
 
 
 def _bound_row(result: Result) -> list[list[str]]:

@@ -79,16 +79,6 @@ def test_a_load_that_comes_out_of_nothing_is_believed(middle: float) -> None:
     assert bent.path()[0] >= 1000.0
 
 
-def test_the_ceiling_is_a_little_more_than_the_most_of_a_day() -> None:
-    assert surprise().ceiling_per_s == math.inf
-    early = surprise(windows([100.0, 300.0, 200.0]))
-    assert early.ceiling_per_s == pytest.approx(200.0 * 2.1, rel=0.01)
-    day = surprise(windows([500.0] * 10 + [300.0] * 270, window_s=300.0))
-    assert day.ceiling_per_s == pytest.approx(1.1 * 500.0)
-    later = surprise(windows([500.0] * 10 + [300.0] * 400, window_s=300.0))
-    assert later.ceiling_per_s == pytest.approx(1.1 * 300.0)
-
-
 # The job.
 
 

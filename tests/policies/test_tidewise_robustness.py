@@ -40,8 +40,9 @@ from tidewise.experiments.series import Series
 from tidewise.forecast import make_forecaster
 from tidewise.policies import Tidewise
 from tidewise.qos import Candidates
+from tidewise.search.horizon import Horizon
 from tidewise.search.odds import _LOADS, Odds
-from tidewise.search.plan import Behind, Horizon, Planner, Terms, Ways
+from tidewise.search.plan import Behind, Planner, Terms, Ways
 
 Rates = npt.NDArray[np.float64]
 Mangle = Callable[[Sequence[Observation], float], Sequence[Observation]]

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from tidewise.core import REACH, ChangeCost, Configuration, Forecast, InvalidValueError, Mechanism
+from tidewise.core import REACH, ChangeCost, Configuration, InvalidValueError, Mechanism
 from tidewise.qos import Candidates, Floats
+from tidewise.search.horizon import Horizon
 from tidewise.search.odds import Odds
-from tidewise.search.plan import Behind, Horizon, Move, Planner, Terms, Ways
-from tidewise.testing.strategies import forecasts
+from tidewise.search.plan import Behind, Move, Planner, Terms, Ways
 
 _LOG_LOADS = np.linspace(np.log(0.02), np.log(2.0), 21)
 """The columns of the tables of `Odds`."""
@@ -443,76 +443,6 @@ def test_the_least_of_what_is_reached_is_found_for_every_row() -> None:
 def test_a_plan_needs_a_way() -> None:
     with pytest.raises(InvalidValueError, match="mechanism"):
         Ways(Candidates.listing(executors(1)), [])
-
-
-# The load.
-
-
-def forecast_of(*paths: Sequence[float], levels: Sequence[float], step_s: float = 60.0) -> Forecast:
-    return Forecast(
-        made_at_s=0.0, step_s=step_s, levels=tuple(levels), paths_per_s=tuple(tuple(path) for path in paths), model="m"
-    )
-
-
-@_quick
-@given(forecast=forecasts(), ceiling=st.floats(0.0, 1e6))
-def test_turns_are_rows_of_probabilities_and_chances_too(forecast: Forecast, ceiling: float) -> None:
-    horizon = Horizon.of(forecast, tail_s=600.0, ceiling_per_s=ceiling)
-    steps, levels = horizon.log_rates.shape
-    assert horizon.turns.shape == (steps - 1, levels, levels)
-    assert (horizon.turns >= 0.0).all()
-    assert horizon.turns.sum(axis=2) == pytest.approx(1.0)
-    assert horizon.chances.sum() == pytest.approx(1.0)
-    assert (horizon.chances > 0.0).all()
-    assert np.isfinite(horizon.log_rates).all()
-    assert (np.diff(horizon.log_rates, axis=1) >= 0.0).all()
-    assert (horizon.lengths_s > 0.0).all()
-
-
-def test_a_horizon_is_half_an_hour_of_the_forecast_and_a_tail() -> None:
-    paths = [[level * (100.0 + minute) for minute in range(60)] for level in (0.5, 1.0, 2.0)]
-    horizon = Horizon.of(forecast_of(*paths, levels=(0.1, 0.5, 0.9)), tail_s=5400.0, ceiling_per_s=np.inf)
-    assert horizon.lengths_s.sum() == pytest.approx(1800.0 + 5400.0)
-    assert horizon.lengths_s[-1] == 5400.0
-    assert horizon.middle == 1
-    # Half a minute, half a minute, a minute, ...: the highest of the minutes that each step touches.
-    assert np.exp(horizon.log_rates[:4, 1]) == pytest.approx([100.0, 100.0, 101.0, 102.0])
-    assert np.exp(horizon.log_rates[-1]) == pytest.approx([64.5, 129.0, 258.0])
-    assert horizon.log_rates[-1] == pytest.approx(horizon.log_rates[-2])
-    # 0.1 stands for all below 0.3, 0.5 for what lies between 0.3 and 0.7.
-    assert horizon.chances == pytest.approx([0.3, 0.4, 0.3])
-
-
-def test_a_short_forecast_is_a_short_horizon() -> None:
-    horizon = Horizon.of(forecast_of([100.0], levels=(0.5,), step_s=45.0), tail_s=300.0, ceiling_per_s=1e9)
-    assert horizon.lengths_s == pytest.approx([30.0, 15.0, 300.0])
-    assert horizon.turns == pytest.approx(1.0)
-
-
-def test_what_was_never_seen_is_expected_soon_only_unless_it_is_likely() -> None:
-    forecast = forecast_of([100.0] * 60, [300.0] * 60, [900.0] * 60, levels=(0.1, 0.5, 0.9))
-    ends_s = np.cumsum(Horizon.of(forecast, tail_s=60.0, ceiling_per_s=500.0).lengths_s)
-    highest = np.exp(Horizon.of(forecast, tail_s=60.0, ceiling_per_s=500.0).log_rates[:, 2])
-    assert highest[ends_s <= 600.0] == pytest.approx(900.0)
-    assert highest[ends_s > 960.0] == pytest.approx(500.0)
-    # No lower than the median.
-    low = Horizon.of(forecast, tail_s=60.0, ceiling_per_s=200.0)
-    assert np.exp(low.log_rates[-1]) == pytest.approx([100.0, 300.0, 300.0])
-
-
-def test_a_level_stays_the_more_the_earlier_the_forecast_widened() -> None:
-    def stays(first: float, later: float) -> float:
-        low, mid, high = [90.0] + [50.0] * 30, [100.0] * 31, [first] + [later] * 4 + [400.0] * 26
-        made = forecast_of(low, mid, high, levels=(0.1, 0.5, 0.9))
-        return float(Horizon.of(made, tail_s=60.0, ceiling_per_s=1e9).turns[4, 2, 2])
-
-    assert stays(110.0, 390.0) > stays(110.0, 200.0) > stays(110.0, 120.0)
-
-
-def test_what_is_not_known_of_the_next_moment_is_noise_and_tells_nothing() -> None:
-    flat = forecast_of([100.0] * 31, [150.0] * 31, [200.0] * 31, levels=(0.1, 0.5, 0.9))
-    turns = Horizon.of(flat, tail_s=60.0, ceiling_per_s=1e9).turns
-    assert np.allclose(turns, Horizon.of(flat, tail_s=60.0, ceiling_per_s=1e9).chances)
 
 
 def test_a_move_says_what_it_costs_to_stay() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 
 from tidewise.core import Evidence
 from tidewise.qos import Floats
+from tidewise.search.horizon import Horizon
 from tidewise.search.odds import Odds
-from tidewise.search.plan import Horizon
 
 LOOK_AHEAD_S = 600.0
 """What is told about the future is about so much of it."""

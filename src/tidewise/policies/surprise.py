@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tidewise.core import MEDIAN, Configuration, Forecast, JobStatus, Observation
+from tidewise.policies.load_habits import mean_rate
 
 _RECENT_S = 30.0
 _BELIEVED = 0.15
@@ -22,8 +23,6 @@ _JOINED = 0.25
 _NOTHING = 0.01
 """A forecast of less than this share of what arrives forecasts nothing."""
 _LARGEST = math.log(4.0)
-_BLOCK_S, _BLOCKS = 600.0, 144
-_ABOVE, _KNOWN_AFTER_S = 1.1, 4 * 3600.0
 
 
 class Surprise:
@@ -35,9 +34,6 @@ class Surprise:
         self._calm_from_s = -math.inf
         self._last: Observation | None = None
         self._calm: deque[Observation] = deque()
-        self._recent: deque[Observation] = deque()
-        self._watched_s = 0.0
-        self._highest: deque[tuple[float, float]] = deque(maxlen=_BLOCKS)
 
     def learn(self, observation: Observation) -> None:
         """Take one report in."""
@@ -57,33 +53,12 @@ class Surprise:
         looked_at_s = max(2.0 * self._settle_s, _LOOKED_AT_S)
         while self._calm and self._calm[0].time_s <= observation.time_s - looked_at_s:
             self._calm.popleft()
-        self._watched_s += observation.window_s
-        if observation.status is not JobStatus.RUNNING:
-            return  # what arrives is only guessed while nobody counts
-        self._recent.append(observation)
-        while self._recent[0].time_s <= observation.time_s - _RECENT_S:
-            self._recent.popleft()
-        # Reports of a job that is behind count by leaps: not the highest of them is what arrived, but their mean.
-        block, rate = observation.time_s // _BLOCK_S, _mean_rate(self._recent)
-        if self._highest and self._highest[-1][0] == block:
-            rate = max(rate, self._highest.pop()[1])
-        self._highest.append((block, rate))
-
-    @property
-    def highest_per_s(self) -> float:
-        """The most that arrived within half a minute of the last day; endless before the first."""
-        return max((rate for _, rate in self._highest), default=math.inf)
-
-    @property
-    def ceiling_per_s(self) -> float:
-        """More than this is not expected far ahead: a little more than the most of a day, much more after few hours."""
-        return self.highest_per_s * (_ABOVE + max(0.0, 1.0 - self._watched_s / _KNOWN_AFTER_S))
 
     def rate_per_s(self, history: Sequence[Observation]) -> float:
         """What has arrived lately; by the last two reports alone where both of them show more."""
         latest = history[-1]
         recent = [seen for seen in history if seen.time_s > latest.time_s - _RECENT_S]
-        mean = _mean_rate(recent)
+        mean = mean_rate(recent)
         return max(mean, min(seen.load_per_s for seen in history[-2:])) if len(history) > 1 else mean
 
     def is_calm(self, observation: Observation) -> bool:
@@ -141,10 +116,6 @@ class Surprise:
         if abs(off) < _BELIEVED + doubt:
             return 1.0
         return math.exp(max(-_LARGEST, min(_LARGEST, off)))
-
-
-def _mean_rate(windows: Sequence[Observation]) -> float:
-    return sum(each.load_per_s * each.window_s for each in windows) / sum(each.window_s for each in windows)
 
 
 def _standard_error(done: Sequence[float], possible: Sequence[float]) -> float:

@@ -31,14 +31,16 @@ from tidewise.policies.change_pain import ChangePain
 from tidewise.policies.curiosity import Curiosity, kind_of
 from tidewise.policies.expectations import LOOK_AHEAD_S, Expectations
 from tidewise.policies.late_budget import LateBudget
+from tidewise.policies.load_habits import LoadHabits
 from tidewise.policies.losses import Losses
 from tidewise.policies.patience import Patience
 from tidewise.policies.replies import change_is_on, keep, move
 from tidewise.policies.surprise import Surprise
 from tidewise.policies.trouble import Trouble
 from tidewise.qos import CONTINUOUS, Candidates, JobModel, Physics, Usual
+from tidewise.search.horizon import Horizon
 from tidewise.search.odds import CpuInUse, Odds, odds
-from tidewise.search.plan import Behind, Horizon, Move, Planner, Terms, Ways
+from tidewise.search.plan import Behind, Move, Planner, Terms, Ways
 from tidewise.search.shortlist import shortlist
 
 _FAILURE = "failure"
@@ -56,7 +58,7 @@ _NEAR_STEPS, _OF_NO_USE = 5, 0.5
 _RATE_STEP, _SLOWER_STEP, _WIDER_STEP, _LEARNT_STEP, _LISTED_STEP, _CPU_STEP = 0.1, 0.05, 0.1, 0.05, 0.2, 0.25
 _RESOLUTION = 0.4
 """A recovery is known to about this share of a report's window."""
-_UNRECOVERED = 10.0
+_UNRECOVERED = 3.0
 """A recovery that takes too long costs as much as so many of the promised length in late seconds."""
 _USUALLY_FULL = 0.8
 _LEAST_RATE = 1e-6
@@ -119,6 +121,7 @@ class Tidewise:
     _trouble: Trouble = field(init=False, repr=False, compare=False)
     _losses: Losses = field(init=False, repr=False, compare=False)
     _surprise: Surprise = field(init=False, repr=False, compare=False)
+    _load: LoadHabits = field(init=False, repr=False, compare=False)
     _patience: Patience = field(init=False, repr=False, compare=False)
     _curiosity: Curiosity = field(init=False, repr=False, compare=False)
     _pain: ChangePain = field(init=False, repr=False, compare=False, default_factory=ChangePain)
@@ -162,6 +165,7 @@ class Tidewise:
         self._trouble = Trouble(usual_down_s=_USUAL_DOWNTIME.median, failures_per_day=self.failures_per_day)
         self._losses = Losses(losses_per_day=self.failures_per_day)
         self._surprise = Surprise(settle_s=self.settle_s)
+        self._load = LoadHabits(tail_s=self.tail_s)
         self._patience = Patience(settle_s=self.settle_s)
         self._curiosity = Curiosity(settle_s=self.settle_s, horizon_s=self.tail_s)
 
@@ -170,9 +174,9 @@ class Tidewise:
         return 120.0
 
     def learn(self, observation: Observation) -> None:
-        self._model.learn(observation)
         self._trouble.learn(observation)
         self._surprise.learn(observation)
+        self._load.learn(observation)
         self._patience.learn(observation)
         self._pain.learn(observation)
         self._late.learn(observation)
@@ -192,6 +196,7 @@ class Tidewise:
                 rate_per_s=ended.rate_per_s,
                 resolution_s=max(1.0, _RESOLUTION * observation.window_s),
             )
+        self._model.learn(observation, is_steady=not self._watch.is_on)
 
     def decide(self, situation: Situation) -> Decision:
         self._losses.look(situation)
@@ -343,16 +348,19 @@ class Tidewise:
         In steps, again, so that it does not depend on when it was made.
         """
         step = int(self._learnt()[0] * _LEARNT_STEP / _LISTED_STEP)
-        key = (situation.space, situation.prices, situation.intended, step, _in_steps(rate, _LISTED_STEP))
+        runs, space = situation.intended, situation.space
+        # A kind is listed with every number of executors that the space has: it is the same list for all of them.
+        kind = runs.with_executors(space.executors[0]) if runs in space else runs
+        key = (space, situation.prices, kind, step, _in_steps(rate, _LISTED_STEP))
         if self._listed is None or self._listed[0] != key:
-            if self._candidates is None or self._candidates[0] != situation.space:
-                self._candidates = situation.space, Candidates.of(situation.space)
+            if self._candidates is None or self._candidates[0] != space:
+                self._candidates = space, Candidates.of(space)
             few = shortlist(
                 self._model,
                 self._candidates[1],
                 prices=situation.prices,
                 rate_per_s=key[-1],
-                running=situation.intended,
+                running=kind,
             )
             self._listed = key, few
         return self._listed[1]
@@ -437,7 +445,7 @@ class Tidewise:
     def _enough_per_hour(self, known: _Known) -> float:
         """The cheapest configuration that is enough for the most that has arrived in a day."""
         odds = known.odds
-        enough = odds.late(np.log([max(_LEAST_RATE, self._surprise.highest_per_s)]))[:, 0] <= _ENOUGH
+        enough = odds.late(np.log([max(_LEAST_RATE, self._load.highest_per_s)]))[:, 0] <= _ENOUGH
         return 3600.0 * float(odds.cost_per_s[enough].min()) if enough.any() else 0.0
 
     def _terms(self, situation: Situation, known: _Known) -> Terms:
@@ -463,7 +471,8 @@ class Tidewise:
         rate = max(_LEAST_RATE, self._surprise.rate_per_s(situation.history))
         forecast = situation.forecast or _as_it_is(rate, situation.now_s)
         forecast = self._surprise.bent(forecast, rate, situation.now_s)
-        return Horizon.of(forecast, tail_s=self.tail_s, ceiling_per_s=self._surprise.ceiling_per_s), rate
+        habits = self._load.habits
+        return Horizon.of(forecast, tail_s=self.tail_s, ceiling_per_s=self._load.ceiling_per_s, habits=habits), rate
 
     # Where the job stands.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtr
@@ -112,11 +112,15 @@ class JobModel:
         self.gaps.widen()
         self._stretches = Stretches(settle_s=self._physics.settle_s, shortest_s=self._physics.stretch_s)
 
-    def learn(self, observation: Observation) -> None:
-        """Take one report in; those around starts, changes and failures are passed over."""
+    def learn(self, observation: Observation, *, is_steady: bool = True) -> None:
+        """Take one report in; those around starts, changes and failures are passed over.
+
+        is_steady: whether nothing is known that the job still has to get over. What is late until then is no latency of
+        steady work, though what it gets done still tells its capacity.
+        """
         evidence = self._stretches.add(observation)
         if evidence is not None:
-            self._take(evidence)
+            self._take(evidence if is_steady else replace(evidence, latencies=()))
 
     def learn_profile(self, measured: ProfileMeasurement, *, failure: str = "injected") -> None:
         """Take in what a copy showed; `failure`: the kind that was injected into it, where one was."""

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
-from tidewise.core import MEDIAN, REACH, ChangeCost, Forecast, Mechanism
+from tidewise.core import REACH, ChangeCost, Mechanism
 from tidewise.core.checks import require
 from tidewise.qos import Candidates, Floats
+from tidewise.search.horizon import Horizon
 from tidewise.search.odds import Odds
 
-_STEPS_S = (30.0, 30.0, 60.0, 60.0, 120.0, 180.0, 240.0, 300.0, 360.0, 420.0)
-"""How the next half an hour is cut, finely where something can be done about it soon; beyond it models only guess."""
-_EARLY_S, _EARLY_MORE = 600.0, 2.0
-"""Until then so many times as much is expected as later on."""
 _FULLEST = 0.97
 """A job fuller than this does not catch up."""
 _FOR_EVER_S = 3600.0
@@ -26,8 +23,6 @@ _A_DAY_S = 86_400.0
 """What a backlog that does not go counts; longer than one that takes hours."""
 _NOBODY_MINDS_S = 60.0
 """By how much later output may come where no latency was promised."""
-_LEAST_RATE = 1e-6
-_NARROWEST, _SUREST = 1e-3, 0.999
 _LEAST_FAILURES_PER_S = 1.0 / 3600.0
 _LUCK = 0.3
 """How far (in its logarithm) the time may be off until a lost executor is replaced."""
@@ -35,69 +30,6 @@ _FULL = 10.0
 """From a chance of one in so many on, running out of memory costs as much as being late all the time."""
 _WORST = 10.0
 """What a second can cost at most, in late seconds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Horizon:
-    """The load to come, in steps: a few levels that it may have at each, and how it gets from one to another."""
-
-    lengths_s: Floats
-    log_rates: Floats
-    """Steps x levels: logarithms of the rates, the highest of each step."""
-    chances: Floats
-    """How likely each level is."""
-    turns: Floats
-    """For each step but the last, levels x levels: how likely each level of the next step is after one of this."""
-    middle: int
-    """The level of the medians."""
-
-    @classmethod
-    def of(cls, forecast: Forecast, *, tail_s: float, ceiling_per_s: float) -> Horizon:
-        """The quantiles of a forecast as levels, for half an hour; what is expected then goes on for `tail_s`.
-
-        No level is above the ceiling, or within ten minutes above twice of it, unless the median is: what was never
-        seen is prepared for when it comes.
-
-        How the forecast widens tells how much of a level stays: as in a walk whose steps are independent, what is not
-        known at the end of a step is what was not known at its beginning, and some more.
-        """
-        paths = np.maximum(np.asarray(forecast.paths_per_s, dtype=np.float64), _LEAST_RATE)
-        starts = np.concatenate(([0.0], np.cumsum(_STEPS_S)[:-1]))
-        starts = starts[starts < forecast.horizon_s]
-        ends = np.append(starts[1:], min(forecast.horizon_s, sum(_STEPS_S)))
-        middle = forecast.levels.index(MEDIAN)
-        rates = np.empty((len(starts), len(paths)))
-        for step, (begin_s, end_s) in enumerate(zip(starts, ends, strict=True)):
-            first = int(begin_s // forecast.step_s)
-            last = max(first + 1, int(np.ceil(end_s / forecast.step_s)))
-            rates[step] = paths[:, first:last].max(axis=1)
-            ceiling = ceiling_per_s if begin_s >= _EARLY_S else _EARLY_MORE * ceiling_per_s
-            rates[step] = np.minimum(rates[step], max(ceiling, rates[step, middle]))
-        lengths = np.append(ends - starts, tail_s)
-        rates = np.vstack((rates, rates[-1]))
-        levels = np.asarray(forecast.levels)
-        borders = np.concatenate(([0.0], (levels[1:] + levels[:-1]) / 2.0, [1.0]))
-        return cls(
-            lengths_s=lengths,
-            log_rates=np.log(rates),
-            chances=np.diff(borders),
-            turns=_turns(np.log(rates), levels, borders),
-            middle=middle,
-        )
-
-
-def _turns(log_rates: Floats, levels: Floats, borders: Floats) -> Floats:
-    """Levels x levels for each step but the last."""
-    variances = np.maximum(log_rates[:, -1] - log_rates[:, 0], _NARROWEST) ** 2
-    # What is not known of the very next moment, although the load is known now, is noise: it tells nothing of what
-    # comes after it. A forecast that narrows is one whose levels come back to the middle: that, too, is not known yet.
-    noise = variances[0]
-    drift = np.maximum.accumulate(variances) - noise
-    kept = drift[:-1] / np.sqrt((drift[:-1] + noise) * (drift[1:] + noise))
-    kept = np.minimum(kept, _SUREST)[:, np.newaxis, np.newaxis]
-    places, edges = ndtri(levels), ndtri(borders)
-    below = ndtr((edges - kept * places[:, np.newaxis]) / np.sqrt(1.0 - kept**2))
-    return np.asarray(np.diff(below, axis=2), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
