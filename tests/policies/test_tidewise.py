@@ -407,6 +407,28 @@ def test_latencies_of_a_job_that_gets_over_a_failure_do_not_widen_the_margins() 
     assert widened(slow(failed(steady(6)), seconds=180.0)) == 1.0
 
 
+def test_what_is_late_while_a_job_gets_over_a_failure_is_not_taken_for_its_steady_work() -> None:
+    def learnt(history: list[Observation]) -> int:
+        return taught(history)._model.latency.windows
+
+    assert learnt(slow(failed(steady(6)), seconds=250.0)) == learnt(failed(steady(6)))
+    assert learnt(slow(steady(6), seconds=250.0)) > learnt(steady(6))
+    well_again = steady(6, seconds=180.0, start_s=slow(failed(steady(6)), seconds=250.0)[-1].time_s)
+    assert learnt([*slow(failed(steady(6)), seconds=250.0), *well_again]) > learnt(steady(6))
+
+
+def test_a_list_of_configurations_is_the_same_for_all_numbers_of_executors_of_a_kind() -> None:
+    policy = taught(steady(6))
+    listed = []
+    for executors in (6, 3, 12):
+        history = steady(executors, seconds=120.0, start_s=600.0)
+        policy.decide(at_its_end(history, forecast=expected(2000.0, 720.0)))
+        assert policy._listed is not None
+        listed.append(policy._listed[1])
+    assert listed[0] is listed[1] is listed[2]
+    assert all(listed[0].row_of(history[-1].configuration.with_executors(count)) is not None for count in (3, 6, 12))
+
+
 def test_latencies_shortly_after_a_change_do_not_widen_the_margins() -> None:
     assert widened(slow(steady(6), seconds=25.0, executors=7)) == 1.0
 
