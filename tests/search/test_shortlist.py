@@ -11,7 +11,7 @@ from tests.qos.worlds import SPACE, TABLE, evidence, taught
 from tests.search.problems import PRICES
 from tidewise.core import Configuration, ConfigurationSpace
 from tidewise.qos import Candidates, JobModel
-from tidewise.search.shortlist import shortlist
+from tidewise.search.shortlist import _cheapest_kinds, shortlist
 
 LARGE = ConfigurationSpace(
     executors=tuple(range(1, 26)),
@@ -123,3 +123,18 @@ def test_what_would_run_out_of_memory_is_not_in_it_while_others_would_not() -> N
     # Unless it is what runs.
     full = Configuration(executors=4, memory_mib_per_executor=1024)
     assert full in listed(short(model, TABLE, full))
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.floats(-3.0, 9.0), st.floats(0.01, 5.0)), min_size=1, max_size=40))
+def test_kinds_are_judged_one_by_one(rows: list[tuple[int, float, float]]) -> None:
+    kinds, able, cost = (np.array(column) for column in zip(*rows, strict=True))
+    levels = np.linspace(able.min(), able.max(), 16)
+
+    def price(kind: int, level: float) -> float:
+        enough = cost[(kinds == kind) & (able >= level - 1e-12)]
+        return float(enough.min()) if len(enough) else 2.0 * float(cost.max())
+
+    sums = {int(kind): float(np.mean([price(kind, level) for level in levels])) for kind in np.unique(kinds)}
+    found = _cheapest_kinds(kinds.astype(np.int64), able, cost, levels)
+    assert len(found) == min(4, len(sums))
+    assert [sums[kind] for kind in found] == pytest.approx(sorted(sums.values())[:4])

@@ -197,16 +197,13 @@ def _unrecovered(
     intervals, interval_of = np.unique(candidates.commit_interval_s, return_inverse=True)
     spread_of = np.abs(np.log(capacity.log_sd)[:, np.newaxis] - np.log(_SPREADS)).argmin(axis=1)
     combinations, row_of = np.unique(np.column_stack((interval_of.reshape(-1), spread_of)), axis=0, return_inverse=True)
-    rows = [
-        Configuration(executors=1, commit_interval_s=float(intervals[interval]))
-        for interval, _ in combinations
-        for _ in _LOADS
-    ]
+    each = Candidates.listing(
+        [Configuration(executors=1, commit_interval_s=float(intervals[interval])) for interval, _ in combinations]
+    )
+    rows = each.only(np.repeat(np.arange(len(combinations)), len(_LOADS)))
     spreads = np.repeat(np.asarray(_SPREADS)[combinations[:, 1]], len(_LOADS))
     loads = np.tile(_LOADS, len(combinations))
-    belief = model.recovery.predict(
-        Candidates.listing(rows), Belief(np.log(rate_per_s) - loads, spreads), steady(rate_per_s)
-    )
+    belief = model.recovery.predict(rows, Belief(np.log(rate_per_s) - loads, spreads), steady(rate_per_s))
     shape = (len(combinations), len(_LOADS))
     took_log = np.log(belief.mean.reshape(shape) + lag_s)
     scores = np.full(shape, _NEVER)

@@ -59,12 +59,14 @@ def _cheapest_by_level(log_able: Floats, cost: Floats, levels: Floats) -> Intege
 def _cheapest_kinds(kinds: Integers, log_able: Floats, cost: Floats, levels: Floats) -> list[int]:
     """The kinds that cost least over all levels, what they do not reach counted as the most expensive of all."""
     dearest = 2.0 * float(cost.max())
-    names = np.unique(kinds)
-    sums = []
-    for kind in names:
-        rows = np.flatnonzero(kinds == kind)
-        order = rows[np.argsort(cost[rows])]
-        places = np.searchsorted(np.maximum.accumulate(log_able[order]), levels - 1e-12)
-        prices = np.append(cost[order], dearest)[np.minimum(places, len(order))]
-        sums.append(float(prices.mean()))
-    return [int(names[place]) for place in np.argsort(sums)[:_KINDS]]
+    order = np.lexsort((cost, kinds))
+    names, firsts, numbers = np.unique(kinds[order], return_index=True, return_inverse=True)
+    ends = np.append(firsts[1:], len(order))
+    # All kinds in one go: lifted by more than they differ by, one kind after another is one ascending line.
+    lift = 1.0 + float(max(log_able.max(), levels.max()) - min(log_able.min(), levels.min()))
+    able_so_far = np.maximum.accumulate(log_able[order] + lift * numbers)
+    wanted = levels[np.newaxis, :] - 1e-12 + lift * np.arange(len(names))[:, np.newaxis]
+    places = np.searchsorted(able_so_far, wanted)
+    # What a kind does not reach, the next one does not answer for.
+    prices = np.where(places < ends[:, np.newaxis], cost[order][np.minimum(places, len(order) - 1)], dearest)
+    return [int(names[place]) for place in np.argsort(prices.mean(axis=1), kind="stable")[:_KINDS]]
