@@ -62,7 +62,7 @@ def _ours(traces: Path | None) -> str:
         [
             _preface(runs),
             *(f"{_job(rows)}\n\n{_goals(rows)}" for rows in pairs),
-            _FALLS_SHORT,
+            _WHERE,
             _WHATIF,
             table(["run", "second half", "in calm windows", "with outages foretold"], halves),
         ]
@@ -82,15 +82,16 @@ def _goals(rows: Sequence[Aggregate]) -> str:
     return table(["goal", "measured", "reached"], cells)
 
 
-_FALLS_SHORT = """\
-Where the good seconds of YSB go, in bad seconds of static and of tidewise: two drivers that were killed, 274 and \
-208 (two executors' JVMs come up faster than five on two cores); two executors that were killed, 0 and 73; its own \
-changes, 0 and 26, all of them in the first two minutes, when it gives three of five executors back. The batch after \
-an executor has gone takes 10 to 20 s, during half of which the executors use half of their CPU. A likely reason, \
-not proved: the job has one state partition, and the executor that takes it over has never run that code. Static \
-does not keep its promise either (142 s to recover, promised 120 s): with four executors of 0.35 cores it did the \
-same day (82.2 % good, at most 96 s), but two of those and the driver are 0.63 of static, so that 0.6 cannot be \
-reached there without times with one."""
+_WHERE = """\
+Where the good seconds of YSB go, in bad seconds of static and of tidewise: two drivers that were killed, 328 and 158; \
+two executors that were killed, 31 and 3; all else, its own two changes included, 3 and 2. After a driver's death all \
+executors start anew: two JVMs come up faster than five on two cores, and so do two Python workers. A cluster with \
+cores of its own for each executor would not favour the smaller one so much: static was at 77 to 84 % here with other \
+executors (4 slots each, or four of 0.35 cores). With 4 slots, an executor that lost a neighbour had to start Python \
+for tasks that it never had, on a third of a core, while a batch waited (five executors killed in 5 minutes: 190 bad \
+seconds with 4 slots, 74 with one). CPU hardly follows the load here, so that two executors are enough at all times; \
+what a policy can do wrong is to be frightened by failures into keeping more. Beside both runs there was other work of \
+idle priority, which only takes CPU that nobody else wants."""
 
 _YSB = """\
 Phoebe and Demeter changed nothing: beside a job on two cores their copies never kept up, so that no configuration was \
