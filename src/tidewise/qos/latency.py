@@ -10,7 +10,7 @@ import numpy as np
 
 from tidewise.core import Configuration, InvalidValueError
 from tidewise.qos.belief import Belief
-from tidewise.qos.candidates import Candidates, Floats
+from tidewise.qos.candidates import Candidates, Floats, Integers
 from tidewise.qos.capacity import GUARD, Capacity
 from tidewise.qos.fit import Fit, fit, spread_of
 from tidewise.qos.monotone import decreasing, highest_of_less
@@ -19,6 +19,7 @@ from tidewise.qos.points import Points, Table
 from tidewise.qos.residual import Residual
 
 LEVELS = (0.5, 0.95, 0.99)
+_LEVEL_SHARES = np.array(LEVELS)
 FULLEST = 0.98
 """Utilisation beyond which queues are not reckoned with any more but the backlog that grows."""
 _MEDIUM = 0.5
@@ -171,14 +172,10 @@ class Latency:
         window_sd = table.within_sd(_P95, usual=_WINDOW_SD)
         intervals = table.candidates.commit_interval_s
 
-        by_level = [(level, levels == level) for level in np.unique(levels).tolist()]
-        seen_at = [(level, at, intervals[rows[at]], load[rows[at]]) for level, at in by_level]
+        seen_intervals, seen_load = intervals[rows], load[rows]
 
         def formula(logs: Floats) -> Floats:
-            values = np.empty(len(rows))
-            for level, at, interval_s, of_load in seen_at:
-                values[at] = self._log_latency(logs, interval_s, of_load, level)
-            return values
+            return self._log_latency(logs, seen_intervals, seen_load, levels)
 
         misfit = _MISFIT_SD
         found = Fit.prior(self._usual)
@@ -245,18 +242,19 @@ class Latency:
         beside, beside_sd = self._residual.predict(candidates)
         return beside, variance + beside_sd**2
 
-    def _log_latency(self, logs: Floats, interval_s: Floats, load: Floats, level: int) -> Floats:
-        """The formula: rises with the load, and with the level."""
+    def _log_latency(self, logs: Floats, interval_s: Floats, load: Floats, level: int | Integers) -> Floats:
+        """The formula: rises with the load, and with the level; one level for all, or one for each."""
         overhead_s, at_rest_s, queueing_s = np.exp(logs[:3])
-        tail = (1.0, math.exp(max(0.0, logs[3])), math.exp(max(0.0, logs[3]) + max(0.0, logs[4])))[level]
+        share = _LEVEL_SHARES[level]
+        tail = np.exp(np.cumsum((0.0, max(0.0, logs[3]), max(0.0, logs[4]))))[level]
         busy = np.minimum(load, FULLEST)
         latency = (at_rest_s + queueing_s * busy / (1.0 - busy)) * tail
         if self._physics.micro_batch:
             # A batch takes what arrived since the last one began; one that outlasts the interval is followed at once.
             batch_s = np.maximum(overhead_s + busy * interval_s, overhead_s / (1.0 - busy))
-            latency = latency + batch_s + LEVELS[level] * np.maximum(interval_s, batch_s)
+            latency = latency + batch_s + share * np.maximum(interval_s, batch_s)
         behind_s = np.maximum(0.0, load - FULLEST) * self._physics.overload_horizon_s
-        return np.asarray(np.log(latency + LEVELS[level] * behind_s), dtype=np.float64)
+        return np.asarray(np.log(latency + share * behind_s), dtype=np.float64)
 
     def save(self) -> dict[str, object]:
         """Plain data."""
