@@ -457,15 +457,6 @@ def test_a_move_says_what_it_costs_to_stay() -> None:
     )
 
 
-def test_a_recovery_that_would_take_too_long_now_counts_three_times_as_much_as_one_in_a_while() -> None:
-    odds = odds_of(executors(1), cost=[0.0], capacity=[1000.0], steep=0.0)
-    never = replace(odds, unrecovered_scores=np.full((1, 21), 8.0))
-    terms = replace(CALM, unrecovered_s=36.0)
-    cost = planner_of(never, horizon_of([[10.0]] * 2, [300.0, 300.0]), [LIVE], terms).best(standing(0)).keep_cost
-    # Once an hour at least, 36 late seconds: a hundredth of every second.
-    assert cost == pytest.approx((3.0 + 1.0) * 300.0 * 0.01)
-
-
 # Losing an executor
 
 LOSSES = replace(CALM, losses_per_s=1.0 / 600.0, replaced_s=40.0, recovery_limit_s=180.0)

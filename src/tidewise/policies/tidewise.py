@@ -58,7 +58,7 @@ _NEAR_STEPS, _OF_NO_USE = 5, 0.5
 _RATE_STEP, _SLOWER_STEP, _WIDER_STEP, _LEARNT_STEP, _LISTED_STEP, _CPU_STEP = 0.1, 0.05, 0.1, 0.05, 0.2, 0.25
 _RESOLUTION = 0.4
 """A recovery is known to about this share of a report's window."""
-_UNRECOVERED = 2.6
+_UNRECOVERED = 10.0
 """A recovery that takes too long costs as much as so many of the promised length in late seconds."""
 _USUALLY_FULL = 0.8
 _LEAST_RATE = 1e-6

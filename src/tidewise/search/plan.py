@@ -24,8 +24,6 @@ _A_DAY_S = 86_400.0
 _NOBODY_MINDS_S = 60.0
 """By how much later output may come where no latency was promised."""
 _LEAST_FAILURES_PER_S = 1.0 / 3600.0
-_SOON_S, _SOON_MORE = 300.0, 3.0
-"""Until then a recovery that would take too long counts so many times as much: later, something can still be done."""
 _LUCK = 0.3
 """How far (in its logarithm) the time may be off until a lost executor is replaced."""
 _FULL = 10.0
@@ -152,10 +150,7 @@ class Planner:
         recovery_s = np.minimum(odds.recovery_s(rates), _FOR_EVER_S)
         # However seldom something fails, the promise is that a failure now would be got over in time.
         expected = max(terms.failures_per_s, _LEAST_FAILURES_PER_S)
-        begins_s = np.cumsum(self._horizon.lengths_s) - self._horizon.lengths_s
-        counts = np.where(begins_s < _SOON_S, _SOON_MORE, 1.0)[:, np.newaxis]
-        failed = terms.failures_per_s * recovery_s + expected * terms.unrecovered_s * counts * unrecovered
-        failed = failed + self._lost()
+        failed = terms.failures_per_s * recovery_s + expected * terms.unrecovered_s * unrecovered + self._lost()
         # What is more than can be done piles up, and makes as much late again when it is worked off.
         overload = np.maximum(0.0, np.exp(self._log_loads(rates)) - 1.0)
         wrong = np.minimum(late + overload + full + failed, _WORST)
