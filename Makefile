@@ -41,7 +41,7 @@ $(ARCHIVE): $(READY) | java
 
 test: $(READY) ## lint, types, layers and all tests but the slow proofs
 	@$(MAKE) --no-print-directory --jobs=2 jars lint $(ARCHIVE)
-	@JDK_JAVA_OPTIONS='$(QUICK) -XX:SharedArchiveFile="$(CURDIR)/$(ARCHIVE)"' $(BIN)/pytest -n 3 --dist loadgroup -m "not soak"
+	@JDK_JAVA_OPTIONS='$(QUICK) -XX:SharedArchiveFile="$(CURDIR)/$(ARCHIVE)"' $(BIN)/pytest -n 3 --dist loadgroup -m "not soak" --durations=15
 
 lint: $(READY) ## style, types and the layers of the house
 	@$(BIN)/ruff check --quiet .
