@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 
 from tidewise.core import JobStatus, Observation
 from tidewise.search.horizon import Habits
@@ -77,6 +78,6 @@ class LoadHabits:
         return Habits(log_mean=mean, log_sd=math.sqrt(variance * (1.0 + 1.0 / seen)), lasts_s=lasts_s)
 
 
-def mean_rate(windows: deque[Observation] | list[Observation]) -> float:
+def mean_rate(windows: Sequence[Observation]) -> float:
     """What arrived in these windows, per second."""
     return sum(each.load_per_s * each.window_s for each in windows) / sum(each.window_s for each in windows)

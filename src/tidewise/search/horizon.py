@@ -85,8 +85,8 @@ class Horizon:
         shares = (1.0,) if habits is None else _TAIL_SHARES
         tail_lengths = tail_s * np.asarray(shares)
         tail = log_rates[-1:] if habits is None else _tail(log_rates[-1], levels, middle, tail_lengths, habits)
-        ceiling = math.log(max(ceiling_per_s, _LEAST_RATE))
-        tail = np.minimum(tail, np.maximum(ceiling, tail[:, middle : middle + 1]))
+        log_ceiling = math.log(max(ceiling_per_s, _LEAST_RATE))
+        tail = np.minimum(tail, np.maximum(log_ceiling, tail[:, middle : middle + 1]))
         log_rates = np.vstack((log_rates, tail))
         kept = _kept(log_rates)
         if habits is not None:
