@@ -194,12 +194,17 @@ def test_a_mean_follows_a_job_that_has_changed() -> None:
 def test_a_fit_without_data_is_its_prior_and_one_wild_point_does_not_turn_it() -> None:
     usual = (Usual(median=5.0, log_sd=2.0),)
     nothing = np.zeros(0)
-    assert fit(lambda logs: logs[0] + nothing, nothing, nothing, usual).logs[0] == pytest.approx(math.log(5.0))
+    assert fit(lambda logs: logs[..., :1] + nothing, nothing, nothing, usual).logs[0] == pytest.approx(math.log(5.0))
     seen = np.array([1.0, 1.02, 0.98, 1.01, 9.0])
-    found = fit(lambda logs: logs[0] + np.zeros(5), seen, np.full(5, 0.05), usual)
+    found = fit(lambda logs: logs[..., :1] + np.zeros(5), seen, np.full(5, 0.05), usual)
     assert found.logs[0] == pytest.approx(1.0, abs=0.05)
     assert found.covariance[0, 0] < 0.01
     assert Fit.prior(usual).spent(usual) == 0.0 < found.spent(usual) <= 1.0
+
+
+def test_formulas_answer_for_many_sets_of_parameters_what_they_answer_for_each() -> None:
+    sets = LAW + np.random.default_rng(3).normal(0.0, 0.3, (6, len(LAW)))
+    assert log_capacity(TABLE, sets) == pytest.approx(np.array([log_capacity(TABLE, one) for one in sets]))
 
 
 def test_few_residuals_do_not_make_sure() -> None:

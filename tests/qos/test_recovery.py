@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tidewise.core import BadInputError, Censored, Configuration, Forecast, InvalidValueError, Measured
 from tidewise.qos import Belief, Candidates
-from tidewise.qos.catch_up import NEVER_S
+from tidewise.qos.catch_up import NEVER_S, steady
 from tidewise.qos.physics import CONTINUOUS, Physics
-from tidewise.qos.recovery import MOST_KINDS, MOST_RECOVERIES, RecoveryModel
+from tidewise.qos.recovery import MOST_KINDS, MOST_RECOVERIES, Case, RecoveryModel
 
 CAPACITY = 100_000.0
 KIND = "network-delay"
@@ -376,3 +376,31 @@ def test_a_resolution_has_to_be_a_time() -> None:
             capacity=believed(),
             resolution_s=0.0,
         )
+
+
+@pytest.mark.parametrize("physics", [Physics(), CONTINUOUS])
+@given(rate=st.floats(1.0, 1e6), loads=st.lists(st.floats(0.05, 1.5), min_size=1, max_size=4))
+@settings(max_examples=25)
+def test_at_a_load_a_recovery_is_the_same_whatever_the_rate(physics: Physics, rate: float, loads: list[float]) -> None:
+    model = taught(1, physics=physics)
+    cases = [Case(10.0, 0.05), Case(60.0, 0.3), Case(10.0, 0.05)]
+    told = model.by_load(cases, tuple(np.log(loads)))
+    for place, case in enumerate(cases):
+        rows = Candidates.listing([Configuration(executors=4, commit_interval_s=case.commit_interval_s)] * len(loads))
+        capacity = Belief.of(rate / np.array(loads), case.capacity_log_sd)
+        plain = model.predict(rows, capacity, steady(rate))
+        here = told.at(slice(place * len(loads), (place + 1) * len(loads)))
+        assert here.log_mean == pytest.approx(plain.log_mean)
+        assert here.log_sd == pytest.approx(plain.log_sd)
+        assert here.never == pytest.approx(plain.never)
+
+
+def test_what_is_kept_of_recoveries_is_made_anew_when_one_was_learnt_or_the_program_has_changed() -> None:
+    model = taught(1)
+    before = model.by_load([Case(10.0, 0.05)], (math.log(0.5),))
+    for _ in range(10):
+        teach(model, truth_s(0.5, down_s=200.0), 0.5)
+    after = model.by_load([Case(10.0, 0.05)], (math.log(0.5),))
+    assert after.median[0] > 1.2 * before.median[0]
+    model.widen()
+    assert model.by_load([Case(10.0, 0.05)], (math.log(0.5),)).log_sd[0] != after.log_sd[0]

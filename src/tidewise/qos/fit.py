@@ -14,7 +14,9 @@ from tidewise.qos.candidates import Floats
 from tidewise.qos.physics import Usual
 
 Formula = Callable[[Floats], Floats]
-"""Logarithms of the parameters -> logarithms of what should be seen."""
+"""Logarithms of the parameters -> logarithms of what should be seen.
+
+For several sets of parameters at once, a row each: a row of values for each."""
 
 _FREEDOM = 4.0
 """Student's t: how far off a point may be before it is rather held for wrong."""
@@ -125,9 +127,5 @@ def _pull(slope: Floats, off: Floats, sd: Floats, bounds: npt.NDArray[np.bool_])
 
 def _slope(formula: Formula, logs: Floats, expected: Floats) -> Floats:
     """How each value of a formula moves with each of the parameters, from what it is at these."""
-    slope = np.empty((len(expected), len(logs)))
-    for index in range(len(logs)):
-        moved = logs.copy()
-        moved[index] += _STEP
-        slope[:, index] = (formula(moved) - expected) / _STEP
-    return slope
+    moved = formula(logs + _STEP * np.eye(len(logs)))
+    return np.asarray((moved - expected).T / _STEP, dtype=np.float64)

@@ -14,12 +14,14 @@ from tidewise.qos.candidates import Candidates, Floats, Integers
 from tidewise.qos.capacity import GUARD, Capacity
 from tidewise.qos.fit import Fit, fit, spread_of
 from tidewise.qos.monotone import decreasing, highest_of_less
-from tidewise.qos.physics import Physics
+from tidewise.qos.physics import Physics, parameters
 from tidewise.qos.points import Points, Table
 from tidewise.qos.residual import Residual
 
 LEVELS = (0.5, 0.95, 0.99)
 _LEVEL_SHARES = np.array(LEVELS)
+_LEAST_LOGS = np.array([-np.inf, -np.inf, -np.inf, 0.0, 0.0])
+"""Of the five parameters: no percentile is below a lower one."""
 FULLEST = 0.98
 """Utilisation beyond which queues are not reckoned with any more but the backlog that grows."""
 _MEDIUM = 0.5
@@ -244,9 +246,9 @@ class Latency:
 
     def _log_latency(self, logs: Floats, interval_s: Floats, load: Floats, level: int | Integers) -> Floats:
         """The formula: rises with the load, and with the level; one level for all, or one for each."""
-        overhead_s, at_rest_s, queueing_s = np.exp(logs[:3])
+        overhead_s, at_rest_s, queueing_s, p95, p99 = parameters(np.maximum(logs, _LEAST_LOGS))
         share = _LEVEL_SHARES[level]
-        tail = np.exp(np.cumsum((0.0, max(0.0, logs[3]), max(0.0, logs[4]))))[level]
+        tail = np.where(share > LEVELS[0], p95, 1.0) * np.where(share > LEVELS[1], p99, 1.0)
         busy = np.minimum(load, FULLEST)
         latency = (at_rest_s + queueing_s * busy / (1.0 - busy)) * tail
         if self._physics.micro_batch:

@@ -14,7 +14,7 @@ from tidewise.qos.belief import Belief
 from tidewise.qos.candidates import Candidates, Floats
 from tidewise.qos.fit import Fit, fit, spread_of
 from tidewise.qos.monotone import decreasing
-from tidewise.qos.physics import Physics
+from tidewise.qos.physics import Physics, parameters
 from tidewise.qos.points import Points, Table
 
 _WINDOW_SD = 0.05
@@ -130,6 +130,6 @@ class Memory:
 
 
 def _log_used(candidates: Candidates, logs: Floats, state_mib: Floats | float) -> Floats:
-    base_mib, slot_mib, skew = np.exp(logs)
+    base_mib, slot_mib, skew = parameters(logs)
     used = base_mib + slot_mib * candidates.slots_per_executor + skew * state_mib / candidates.executors
     return np.asarray(np.log(used), dtype=np.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -108,6 +107,11 @@ CONTINUOUS = Physics(
 """Records that flow one by one: Flink, or Spark's real-time mode."""
 
 
+def parameters(logs: Floats) -> Floats:
+    """The parameters of a formula, one after the other, from their logarithms: one set of them, or a row for each."""
+    return np.exp(logs.T)[..., np.newaxis]
+
+
 def log_capacity(candidates: Candidates, logs: Floats) -> Floats:
     """Logarithm of records per second of each row, for the logarithms of the five parameters of capacity.
 
@@ -115,9 +119,9 @@ def log_capacity(candidates: Candidates, logs: Floats) -> Floats:
     Scalability Law takes its part of all of them together. Where the law has more cores do less, the further ones are
     taken to lie idle: more never lowers a capacity here.
     """
-    per_core, per_slot, slot_contention, contention, coherence = np.exp(logs)
+    per_core, per_slot, slot_contention, contention, coherence = parameters(logs)
     cores = np.minimum(candidates.cores_per_executor, per_slot * candidates.slots_per_executor)
-    most = max(1.0, math.sqrt(max(0.0, 1.0 - contention) / coherence))
+    most = np.maximum(1.0, np.sqrt(np.maximum(0.0, 1.0 - contention) / coherence))
     parallel = np.minimum(candidates.executors * cores, most)
     further = np.maximum(0.0, parallel - 1.0)
     return np.asarray(

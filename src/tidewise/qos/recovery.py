@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -86,6 +87,13 @@ class _Record:
         return float(np.clip(np.sqrt((_WORTH + self.squares) / (_WORTH + self.count)), 0.5, 1.0))
 
 
+class Case(NamedTuple):
+    """What a recovery depends on besides the utilisation, where the rate stays what it is."""
+
+    commit_interval_s: float
+    capacity_log_sd: float
+
+
 class RecoveryModel:
     """How long each configuration would take to get over a failure, by kind of failure.
 
@@ -102,6 +110,7 @@ class RecoveryModel:
         self._names = {_plain(name): name for name in physics.downtimes}
         """What each kind was called when it was first heard of."""
         self._records: dict[str, _Record] = {}
+        self._by_load: dict[tuple[Case, tuple[float, ...]], Belief] = {}
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -161,6 +170,7 @@ class RecoveryModel:
         if len(self._seen) > MOST_KINDS:
             self._forget(next(iter(self._seen)))
         self._fits.pop(name, None)
+        self._by_load.clear()
 
     def widen(self) -> None:
         """Believe what was seen only half as firmly: the program has changed, the cluster has not."""
@@ -168,6 +178,24 @@ class RecoveryModel:
             self._seen[name] = deque((replace(one, weight=0.5 * one.weight) for one in kept), maxlen=MOST_RECOVERIES)
         self._records.clear()
         self._fits.clear()
+        self._by_load.clear()
+
+    @on_one_thread
+    def by_load(self, cases: Sequence[Case], log_loads: tuple[float, ...]) -> Belief:
+        """As `predict`, for every case at every utilisation (in logarithms): one after the other, case by case.
+
+        Asked for at every load of a plan and changed by nothing but another recovery, so the answers are kept.
+        """
+        missing = [case for case in dict.fromkeys(cases) if (case, log_loads) not in self._by_load]
+        if missing:
+            each = [Configuration(executors=1, commit_interval_s=case.commit_interval_s) for case in missing]
+            rows = Candidates.listing(each).only(np.repeat(np.arange(len(missing)), len(log_loads)))
+            spreads = np.repeat([case.capacity_log_sd for case in missing], len(log_loads))
+            told = self.predict(rows, Belief(-np.tile(log_loads, len(missing)), spreads), steady(1.0))
+            for place, case in enumerate(missing):
+                first = place * len(log_loads)
+                self._by_load[case, log_loads] = told.at(slice(first, first + len(log_loads)))
+        return _one_after_the_other([self._by_load[case, log_loads] for case in cases])
 
     @on_one_thread
     def predict(self, candidates: Candidates, capacity: Belief, forecast: Forecast) -> Belief:
@@ -284,6 +312,14 @@ class RecoveryModel:
         self._fits.pop(kind, None)
         if kind not in self._usual:
             self._names.pop(kind)
+
+
+def _one_after_the_other(beliefs: Sequence[Belief]) -> Belief:
+    return Belief(
+        np.concatenate([one.log_mean for one in beliefs]),
+        np.concatenate([one.log_sd for one in beliefs]),
+        np.concatenate([np.zeros(len(one)) if one.never is None else one.never for one in beliefs]),
+    )
 
 
 def _worst_ones(kinds: Mapping[str, _Outages]) -> list[tuple[str, _Outages]]:

@@ -8,15 +8,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from tidewise.core import Configuration, Prices, Promises
+from tidewise.core import Prices, Promises
 from tidewise.qos import Belief, Candidates, Floats
-from tidewise.qos.catch_up import steady
 from tidewise.qos.cost import Standing, cost_per_hour
 from tidewise.qos.model import JobModel
+from tidewise.qos.recovery import Case
 
 _LOADS = np.linspace(np.log(0.02), np.log(2.0), 21)
 """Logarithms of the utilisations (rate over capacity) at which chances are reckoned. Between them, not the chances
 themselves lie on lines, which rise within a few points from none to certain, but what they are normal scores of."""
+_LOADS_OF_RECOVERIES = tuple(_LOADS.tolist())
 _SPREADS = (0.03, 0.1, 0.25, 0.6)
 """Spreads of a capacity for which recoveries are reckoned; each configuration has the nearest of them."""
 _UNPROVEN = 0.15
@@ -113,7 +114,7 @@ def odds(
 ) -> Odds:
     """Reckon what the rows would do.
 
-    rate_per_s: the load by which memory and recoveries are reckoned.
+    rate_per_s: the load by which memory is reckoned.
     rate_log_sd: by how much (of its logarithm) a rate may differ from what is planned for before anything can be done.
     slower: what is left of every capacity that the model knows, where the job has just become slower (or faster).
     widening: by how much less sure latencies are than the model says.
@@ -134,12 +135,7 @@ def odds(
     latency_log_sd = widening * latency_log_sd
     late_scores = _late(log_latency, latency_log_sd, capacity, promises)
     unrecovered_scores, log_recovery = _unrecovered(
-        model,
-        candidates,
-        boosted,
-        promises,
-        rate_per_s=rate_per_s,
-        lag_s=unseen_s + (lag_s if joins_live else 0.0),
+        model, candidates, boosted, promises, lag_s=unseen_s + (lag_s if joins_live else 0.0)
     )
     return Odds(
         candidates=candidates,
@@ -190,20 +186,14 @@ def _unrecovered(
     capacity: Belief,
     promises: Promises,
     *,
-    rate_per_s: float,
     lag_s: float,
 ) -> tuple[Floats, Floats]:
     """By interval and spread, which is all that a recovery depends on besides the utilisation."""
     intervals, interval_of = np.unique(candidates.commit_interval_s, return_inverse=True)
     spread_of = np.abs(np.log(capacity.log_sd)[:, np.newaxis] - np.log(_SPREADS)).argmin(axis=1)
     combinations, row_of = np.unique(np.column_stack((interval_of.reshape(-1), spread_of)), axis=0, return_inverse=True)
-    each = Candidates.listing(
-        [Configuration(executors=1, commit_interval_s=float(intervals[interval])) for interval, _ in combinations]
-    )
-    rows = each.only(np.repeat(np.arange(len(combinations)), len(_LOADS)))
-    spreads = np.repeat(np.asarray(_SPREADS)[combinations[:, 1]], len(_LOADS))
-    loads = np.tile(_LOADS, len(combinations))
-    belief = model.recovery.predict(rows, Belief(np.log(rate_per_s) - loads, spreads), steady(rate_per_s))
+    cases = [Case(float(intervals[interval]), _SPREADS[spread]) for interval, spread in combinations]
+    belief = model.recovery.by_load(cases, _LOADS_OF_RECOVERIES)
     shape = (len(combinations), len(_LOADS))
     took_log = np.log(belief.mean.reshape(shape) + lag_s)
     scores = np.full(shape, _NEVER)
