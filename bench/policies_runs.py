@@ -170,12 +170,19 @@ class BoundTask:
         return f"{self.scene.world.name} {run_name(self.scene.load, 'bound', self.seed)}"
 
 
-def bound_task(scene: Scene, static: Summary) -> BoundTask | None:
-    """The bound at what the goal allows: so many points fewer good seconds than static; None: it had no output."""
+def quality_of(scene: Scene, static: Summary) -> Quality | None:
+    """What the goal allows: so many points fewer good seconds than static; None: it had no output."""
     if static.good_limit_s is None:
         return None
     allowed = 1.0 - static.good_share + scene.world.goals.points / 100
-    quality = Quality(bad_s=round(allowed * static.seconds, 3), limit_s=static.good_limit_s)
+    return Quality(bad_s=round(allowed * static.seconds, 3), limit_s=static.good_limit_s)
+
+
+def bound_task(scene: Scene, static: Summary) -> BoundTask | None:
+    """The bound at what the goal allows; None: static had no output."""
+    quality = quality_of(scene, static)
+    if quality is None:
+        return None
     seed = static.record.seed
     experiment = OneRun(scene.plan, policy=BASELINE_POLICY, seed=seed)
     key = digest_of(experiment.plan, experiment.ground(scene.load), asdict(quality))

@@ -64,7 +64,7 @@ class Result:
     fixed_core_h: float | None = None
     """What the best constant takes that is the same with every seed, driver and controller included; None: unknown."""
     informed_core_h: float | None = None
-    """What it takes at least to be ready for failures that nobody foresees, the load known; None: not reckoned."""
+    """What it takes at least with the load known, and failures that nobody foresees; None: not reckoned."""
 
     @property
     def ours(self) -> Line | None:
@@ -87,7 +87,7 @@ def result_of(
     """The figures of one load; `bounds` by seed.
 
     fixed_cores: of the best constant that holds with every seed.
-    informed_cores: what it takes on average to be ready for failures that nobody foresees, the load known.
+    informed_cores: what it takes at least on average, the load known and the failures not.
     """
     fixed = next((one for one in aggregates if one.policy == BestFixed.name), None)
     static = next((one for one in aggregates if one.policy == BASELINE_POLICY), None)
@@ -248,7 +248,7 @@ def _reckoned_rows(result: Result) -> list[list[str]]:
     bound = float(np.mean([one.at_least_core_h for one in result.bounds])) if result.bounds else None
     reckoned = {
         "*best-fixed, the same with every seed*": result.fixed_core_h,
-        "*load known, changes free, failures not known*": result.informed_core_h,
+        "*load known, failures not known*": result.informed_core_h,
     }
     return [
         [

@@ -155,5 +155,5 @@ def test_a_constant_that_is_the_same_with_every_seed_stands_beside_the_policies(
 def test_so_does_what_it_takes_at_least_to_be_ready_for_failures() -> None:
     told = policies_table(replace(result(), informed_core_h=86.0))
     row = next(line for line in told.splitlines() if "failures not known" in line)
-    assert row.startswith("| *load known, changes free, failures not known* | 86 | 0.20 |")
+    assert row.startswith("| *load known, failures not known* | 86 | 0.20 |")
     assert row.count("|") == told.splitlines()[0].count("|")
