@@ -49,6 +49,10 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     monkeypatch.setattr(topics, "ends", made_up.ends)
     monkeypatch.setattr(senders, "send_share", send_nothing)
     monkeypatch.setattr(module, "_GRACE_S", 2.5)
+    # Forked from a process that has imported all this once: spawned ones would each take seconds to do so.
+    forking = multiprocessing.get_context("forkserver")
+    forking.set_forkserver_preload(["tests.experiments.senders"])
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _how: forking)
     return made_up
 
 
