@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Tidewise, tidewise
+
+__all__ = ["tidewise"]
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -30,7 +34,10 @@ def _write_files(page: Path, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_commands_of_a_page_run_as_they_stand(page: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_run_as_they_stand(
+    page: Path, tidewise: Tidewise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     _write_files(page, tmp_path)
     for block in _blocks(page, "sh"):
         for line in block.splitlines():
@@ -42,15 +49,9 @@ def test_the_commands_of_a_page_run_as_they_stand(page: Path, tmp_path: Path) ->
                 assert made.returncode == 0, line
                 continue
             assert words[0] == "tidewise", f"{line!r} is a command that this test does not know"
-            done = subprocess.run(
-                [sys.executable, "-m", "tidewise.cli", *words[1:]],
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
-            assert done.returncode == 0, f"{line}: {done.stderr}"
+            # In this process, like all tests of commands: to start one takes longer than most commands.
+            code, _, err = tidewise(*words[1:])
+            assert code == 0, f"{line}: {err}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

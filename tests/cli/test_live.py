@@ -123,17 +123,17 @@ def wait_for(condition: Callable[[], object], within_s: float = 180.0) -> None:
         time.sleep(0.2)
 
 
-def test_a_job_outlives_its_controller_and_nothing_outlives_its_end(tmp_path: Path) -> None:
-    (tmp_path / "job.toml").write_text(JOB, encoding="utf-8")
+def test_a_job_outlives_its_controller_and_nothing_outlives_its_end(tidewise: Tidewise, here: Path) -> None:
+    (here / "job.toml").write_text(JOB, encoding="utf-8")
     schedule = {"began_unix_s": time.time(), "step_s": 1.0, "rates_per_s": [500.0], "after": "hold"}
-    (tmp_path / "schedule.json").write_text(json.dumps(schedule), encoding="utf-8")
-    home = tmp_path / "home"
-    with (tmp_path / "out.json").open("wb") as out, (tmp_path / "errors").open("wb") as errors:
+    (here / "schedule.json").write_text(json.dumps(schedule), encoding="utf-8")
+    home = here / "home"
+    with (here / "out.json").open("wb") as out, (here / "errors").open("wb") as errors:
         run = subprocess.Popen(
-            [*TIDEWISE, "run", "job.toml", "--home", str(home), "--json"], cwd=tmp_path, stdout=out, stderr=errors
+            [*TIDEWISE, "run", "job.toml", "--home", str(home), "--json"], cwd=here, stdout=out, stderr=errors
         )
     try:
-        _live_through_it(run, home, tmp_path)
+        _live_through_it(run, home, here, tidewise)
     finally:
         if run.poll() is None:
             run.send_signal(signal.SIGINT)
@@ -141,7 +141,7 @@ def test_a_job_outlives_its_controller_and_nothing_outlives_its_end(tmp_path: Pa
             run.wait(timeout=180)
 
 
-def _live_through_it(run: subprocess.Popen[bytes], home: Path, folder: Path) -> None:
+def _live_through_it(run: subprocess.Popen[bytes], home: Path, folder: Path, tidewise: Tidewise) -> None:
     def controller() -> int | None:
         path = home / "controller.json"
         return json.loads(path.read_text(encoding="utf-8"))["process"]["pid"] if path.exists() else None
@@ -162,8 +162,9 @@ def _live_through_it(run: subprocess.Popen[bytes], home: Path, folder: Path) -> 
     os.kill(first, signal.SIGKILL)
     wait_for(lambda: controller() not in (None, first))
     assert driver.is_alive()
-    wait_for(lambda: '"dropped_as_too_late": 0' in in_a_process("status", home, "--json", folder=folder).stdout)
-    assert "0 dropped as too late" in in_a_process("status", home, folder=folder).stdout
+    # To ask in this process takes no second; what controls the job is in processes of its own.
+    wait_for(lambda: '"dropped_as_too_late": 0' in tidewise("status", str(home), "--json")[1])
+    assert "0 dropped as too late" in tidewise("status", str(home))[1]
     time.sleep(3.0)
     run.send_signal(signal.SIGINT)
     assert run.wait(timeout=180) == 0, (folder / "errors").read_text(encoding="utf-8")
@@ -178,13 +179,13 @@ def _live_through_it(run: subprocess.Popen[bytes], home: Path, folder: Path) -> 
     told_rows = Counter((row["run"], row["line"]) for row in map(json.loads, lines))
     assert {name.rpartition("-")[0] for name, _ in told_rows} == {"copy-static-1"}
     assert set(told_rows.values()) == {1}, "a row was told twice"
-    again = in_a_process("telemetry", "ship", home / "copy-static-1", "--to", "rows", folder=folder)
-    assert "Nothing new was told" in again.stdout, again.stderr
-    proof = in_a_process("verify", "cp", "--sink", "out", folder=folder)
-    assert proof.returncode == 0, proof.stdout + proof.stderr
-    page = in_a_process("report", home, "--to", "page.html", folder=folder)
-    assert page.returncode == 0, page.stderr
-    assert "measured on a real engine (spark)" in page.stdout
+    _, out, err = tidewise("telemetry", "ship", str(home / "copy-static-1"), "--to", "rows")
+    assert "Nothing new was told" in out, err
+    code, out, err = tidewise("verify", "cp", "--sink", "out")
+    assert code == 0, out + err
+    code, out, err = tidewise("report", str(home), "--to", "page.html")
+    assert code == 0, err
+    assert "measured on a real engine (spark)" in out
     again = in_a_process("run", "job.toml", "--home", home, folder=folder)
     assert again.returncode == 2
     assert "has ended" in again.stderr

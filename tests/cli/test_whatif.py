@@ -38,8 +38,12 @@ def partial(recorded: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_sentences_come_first_and_tables_second(cli: Tidewise, recorded: Path) -> None:
-    code, out, err = cli(str(recorded), *QUICK, "--policy", "static", "--policy", "reactive:target_cpu=0.6")
+def test_sentences_come_first_and_tables_second_and_what_is_asked_for_is_kept(
+    cli: Tidewise, recorded: Path, tmp_path: Path
+) -> None:
+    """One question for all that is told and kept, because each costs a fit."""
+    policies = ("--policy", "static", "--policy", "reactive:target_cpu=0.6")
+    code, out, err = cli(str(recorded), *QUICK, *policies, "--to", "mine.toml", "--out", "kept")
     assert code == 0, err
     lines = out.splitlines()
     assert lines[0].startswith("The run waves-reactive-1 (reactive, simulated, 30 min) cost 0.")
@@ -52,6 +56,14 @@ def test_sentences_come_first_and_tables_second(cli: Tidewise, recorded: Path) -
     assert out.index("Assumed as in") < out.index("the same load and failures") < out.index("What the run shows")
     assert err.startswith("fitting a profile to waves-reactive-1\n")
     assert "4 of 4 runs have ended" in err
+    assert "The fitted profile: mine.toml" in out
+    assert load_profile(str(tmp_path / "mine.toml")).name == "fitted"
+    runs = find_runs([tmp_path / "kept"])
+    for policy in ("static", "reactive"):
+        assert [run.record.load for run in runs if run.record.policy == policy] == ["fitted-1", "fitted-2"]
+    # The failures of the run come when they came.
+    original = json.loads((recorded / "run.json").read_text(encoding="utf-8"))
+    assert [fault.at_s for fault in runs[0].record.faults] == [fault["at_s"] for fault in original["faults"]]
 
 
 def test_json_is_one_document(cli: Tidewise, recorded: Path, tmp_path: Path) -> None:
@@ -72,18 +84,6 @@ def test_json_is_one_document(cli: Tidewise, recorded: Path, tmp_path: Path) -> 
     assert document["calm"]["windows"] <= document["foretold"]["windows"] == document["second_half"]["windows"]
     assert document["profile"] is None
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_profile_and_the_runs_are_kept_where_asked(cli: Tidewise, recorded: Path, tmp_path: Path) -> None:
-    code, out, err = cli(str(recorded), *QUICK, "--policy", "static", "--to", "mine.toml", "--out", "kept")
-    assert code == 0, err
-    assert "The fitted profile: mine.toml" in out
-    assert load_profile(str(tmp_path / "mine.toml")).name == "fitted"
-    runs = find_runs([tmp_path / "kept"])
-    assert [run.record.load for run in runs] == ["fitted-1", "fitted-2"]
-    # The failures of the run come when they came.
-    original = json.loads((recorded / "run.json").read_text(encoding="utf-8"))
-    assert [fault.at_s for fault in runs[0].record.faults] == [fault["at_s"] for fault in original["faults"]]
 
 
 def test_a_run_that_was_killed_is_enough(cli: Tidewise, partial: Path) -> None:

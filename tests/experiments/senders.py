@@ -1,9 +1,12 @@
-"""Sending processes that are only made up: what each does is the topic's name; they need no broker."""
+"""Sending processes that start in no time, and some that are only made up: what each does is the topic's name."""
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from multiprocessing.connection import Connection
+
+import pytest
 
 from tidewise.experiments.produce import Production
 from tidewise.jobs.schedule import Schedule
@@ -12,6 +15,13 @@ from tidewise.kafka.sending import SendProgress, SendReport
 
 RECORDS = 100
 REPEATED_S = 5.0
+
+
+def fork_senders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forked from a process that has imported all this once: spawned ones would each take seconds to do so."""
+    forking = multiprocessing.get_context("forkserver")
+    forking.set_forkserver_preload([__name__])
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _how: forking)
 
 
 def a_report(*, acknowledged: int = RECORDS, failed: int = 0, unsent: int = 0) -> SendReport:

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.experiments.senders import fork_senders
 from tidewise.core import BadInputError, TemporaryError
 from tidewise.experiments.job_feed import JobFeed
 from tidewise.experiments.load_words import load_of
@@ -165,6 +166,12 @@ def test_a_folder_that_holds_an_earlier_report_is_left_alone(tmp_path: Path) -> 
         produce(Production(job="ysb", brokers="127.0.0.1:1", topic="t"), flat(10.0, 1), folder=tmp_path)
 
 
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That processes which are spawned send as well is shown once, where two of them send all."""
+    fork_senders(monkeypatch)
+
+
 def read_topic(address: str, topic: str, count: int) -> dict[int, list[int]]:
     """The ordinals in each partition, as they lie there."""
     reader = Consumer({"bootstrap.servers": address, "group.id": "reader", "enable.auto.commit": False})
@@ -201,6 +208,7 @@ def test_two_processes_send_all_and_the_report_agrees_with_the_topic(broker: Loc
     assert read_schedule(tmp_path / "out" / "schedule.json") == produced.schedule
 
 
+@pytest.mark.usefixtures("forked")
 def test_at_once_sends_without_waiting_with_the_times_of_the_schedule(broker: LocalBroker) -> None:
     production = Production(
         job="tsw", brokers=broker.address, topic="fast", partitions=3, encoding="avro", at_once=True, retry_s=60.0
@@ -220,6 +228,7 @@ def test_a_topic_that_is_missing_or_another_is_told(broker: LocalBroker) -> None
         produce(Production(job="ysb", brokers=broker.address, topic="known", partitions=3), flat(10.0, 1))
 
 
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("by_signal", [True, False])
 def test_stopped_in_the_middle_it_still_reports(broker: LocalBroker, by_signal: bool) -> None:
     stop, asked = threading.Event(), threading.Event()
@@ -240,6 +249,7 @@ def test_stopped_in_the_middle_it_still_reports(broker: LocalBroker, by_signal: 
     assert produced.report.due == produced.report.acknowledged + produced.report.unsent
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_broker_that_restarts_in_the_middle_gets_everything_once(broker: LocalBroker) -> None:
     restarted = threading.Event()
 

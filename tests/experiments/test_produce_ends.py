@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.senders import RECORDS, REPEATED_S, send_nothing
+from tests.experiments.senders import RECORDS, REPEATED_S, fork_senders, send_nothing
 from tidewise.core import BadInputError, PermanentError, TemporaryError
 from tidewise.experiments import produce as module
 from tidewise.experiments import senders
@@ -49,6 +49,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     monkeypatch.setattr(topics, "ends", made_up.ends)
     monkeypatch.setattr(senders, "send_share", send_nothing)
     monkeypatch.setattr(module, "_GRACE_S", 2.5)
+    fork_senders(monkeypatch)
     return made_up
 
 

@@ -15,6 +15,8 @@ from tidewise.experiments.whatif_fit import Explained, RunFit, explain, fit_run,
 from tidewise.experiments.whatif_recording import Recording, read_recording
 from tidewise.experiments.whatif_replay import Figure, Misfit, Trust, misfit, replay, windows_of
 
+pytestmark = pytest.mark.xdist_group("whatif")  # to fit a run takes seconds: once, and not once for each worker
+
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:

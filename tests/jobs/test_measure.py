@@ -12,7 +12,7 @@ from tidewise.core import BadInputError
 from tidewise.jobs.measure import Measuring, _reason, queries_of
 from tidewise.jobs.measure_request import BENCHMARKS, RunRequest
 
-pytestmark = pytest.mark.xdist_group("measure")
+pytestmark = pytest.mark.xdist_group("jobs")
 
 COUNTS = RunRequest(
     query="q5",

@@ -400,7 +400,7 @@ def test_a_load_that_comes_and_goes_with_the_samples_of_the_forecast_is_not_foll
 
 
 def test_a_job_that_starts_too_small_gets_executors_within_three_minutes(teller: Teller) -> None:
-    story = teller.tell(steady(0.6), Job(start=START.with_executors(1)))
+    story = teller.tell(steady(0.6, minutes=4.0), Job(start=START.with_executors(1)))
     assert story.changes[0].requested_at_s <= 180.0
 
 

@@ -99,33 +99,41 @@ def situation_of(
     )
 
 
-def _rates_per_s() -> st.SearchStrategy[float]:
-    return st.one_of(st.just(0.0), st.floats(0.0, 1e6), st.just(1e12), st.just(5e-324))
-
-
-def _shares() -> st.SearchStrategy[float | None]:
-    return st.one_of(st.none(), st.just(0.0), st.just(1.0), st.floats(0.0, 1.0))
+# Made once: to make them anew for every report that is drawn took longer than to draw it.
+_rates_per_s = st.one_of(st.just(0.0), st.floats(0.0, 1e6), st.just(1e12), st.just(5e-324))
+_arrivals_per_s = st.one_of(st.none(), _rates_per_s)
+_shares = st.one_of(st.none(), st.just(0.0), st.just(1.0), st.floats(0.0, 1.0))
+_memory_shares = st.one_of(st.none(), st.floats(0.0, 2.0))
+_latencies_s = st.one_of(st.none(), st.floats(0.0, 1e5))
+_statuses = st.sampled_from((JobStatus.RUNNING, JobStatus.RUNNING, JobStatus.CHANGING, JobStatus.DOWN))
+_windows_s = st.sampled_from((0.5, 1.0, 15.0, 60.0, 300.0))
+_begins_s = st.sampled_from((0.0, 1e4, 1.8e9))
+_chapter_counts = st.integers(1, 5)
+_pauses_s = st.sampled_from((0.0, 0.0, 5.0, 4000.0))
+_report_counts = st.sampled_from((1, 2, 30))
+_delays_s = st.sampled_from((0.0, 0.5, 120.0))
+_forecasts = st.none() | forecasts()
 
 
 @st.composite
 def _chapters(draw: st.DrawFn, configuration: Configuration, window_s: float) -> Observation:
     """What the reports of one stretch of time say, each the same but for its time."""
-    latency_s = draw(st.one_of(st.none(), st.floats(0.0, 1e5)))
+    latency_s = draw(_latencies_s)
     return Observation(
         time_s=0.0,
         window_s=window_s,
         configuration=configuration,
-        status=draw(st.sampled_from((JobStatus.RUNNING, JobStatus.RUNNING, JobStatus.CHANGING, JobStatus.DOWN))),
-        input_rate_per_s=draw(_rates_per_s()),
-        processed_rate_per_s=draw(_rates_per_s()),
-        backlog_records=draw(_rates_per_s()),
+        status=draw(_statuses),
+        input_rate_per_s=draw(_rates_per_s),
+        processed_rate_per_s=draw(_rates_per_s),
+        backlog_records=draw(_rates_per_s),
         latency_p50_s=latency_s,
         latency_p95_s=None if latency_s is None else draw(st.one_of(st.none(), st.just(2 * latency_s))),
         latency_method=None if latency_s is None else LatencyMethod.SIMULATED,
-        busy_share=draw(_shares()),
-        cpu_share=draw(_shares()),
-        memory_share=draw(st.one_of(st.none(), st.floats(0.0, 2.0))),
-        arrival_rate_per_s=draw(st.one_of(st.none(), _rates_per_s())),
+        busy_share=draw(_shares),
+        cpu_share=draw(_shares),
+        memory_share=draw(_memory_shares),
+        arrival_rate_per_s=draw(_arrivals_per_s),
     )
 
 
@@ -136,17 +144,17 @@ def stories(draw: st.DrawFn) -> Situation:
     home = draw(members(space))
     # Mostly the executors differ, as they do when a policy has been at work.
     others = [home, home, home.with_executors(draw(st.sampled_from(space.executors))), draw(members(space))]
-    window_s = draw(st.sampled_from((0.5, 1.0, 15.0, 60.0, 300.0)))
+    window_s = draw(_windows_s)
     # Times far from zero: nothing may depend on where a clock starts.
-    time_s = draw(st.sampled_from((0.0, 1e4, 1.8e9)))
+    time_s = draw(_begins_s)
     history: list[Observation] = []
-    for _ in range(draw(st.integers(1, 5))):
-        time_s += draw(st.sampled_from((0.0, 0.0, 5.0, 4000.0)))
+    for _ in range(draw(_chapter_counts)):
+        time_s += draw(_pauses_s)
         chapter = draw(_chapters(draw(st.sampled_from(others)), window_s))
-        for _ in range(draw(st.sampled_from((1, 2, 30)))):
+        for _ in range(draw(_report_counts)):
             time_s += window_s
             history.append(replace(chapter, time_s=time_s))
-    now_s = time_s + draw(st.sampled_from((0.0, 0.5, 120.0)))
+    now_s = time_s + draw(_delays_s)
     observed = draw(st.sampled_from((history[-1].configuration, *others)))
     return Situation(
         now_s=now_s,
@@ -155,7 +163,7 @@ def stories(draw: st.DrawFn) -> Situation:
         intended=draw(intentions(space, observed)),
         requested=draw(st.sampled_from((None, None, None, others[-1]))),
         last_change_finished_at_s=draw(st.sampled_from((None, history[0].time_s, now_s))),
-        forecast=draw(st.none() | forecasts()),
+        forecast=draw(_forecasts),
         profiles=(),
         space=space,
         promises=draw(promises()),

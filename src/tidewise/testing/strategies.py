@@ -1,7 +1,11 @@
-"""Hypothesis strategies for the vocabulary, so that tests here and in outside plugins can draw any legal object."""
+"""Hypothesis strategies for the vocabulary, so that tests here and in outside plugins can draw any legal object.
+
+Each is made once: to make it anew for every object that is drawn took longer than to draw it.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TypeVar
 
 from hypothesis import strategies as st
@@ -67,13 +71,18 @@ _KiB = 1024
 _spans_s = st.floats(0.0, 1e6)
 _rates_per_s = st.floats(0.0, 1e9)
 _shares = st.floats(0.0, 1.0)
+_maybe_shares = st.none() | _shares
+_three_spans_s = st.lists(_spans_s, min_size=3, max_size=3)
+_levels = st.lists(st.floats(0.01, 0.99), max_size=4)
 
 
+@cache
 def times_s() -> st.SearchStrategy[float]:
     """Points in time on the clock of a run."""
     return st.floats(0.0, 1e9)
 
 
+@cache
 def texts() -> st.SearchStrategy[str]:
     """Names and sentences that are not blank."""
     return st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20).filter(
@@ -81,11 +90,13 @@ def texts() -> st.SearchStrategy[str]:
     )
 
 
+@cache
 def engine_settings() -> st.SearchStrategy[tuple[tuple[str, str], ...]]:
     """Other settings of an engine, sorted by name."""
     return st.dictionaries(texts(), st.text(max_size=10), max_size=3).map(lambda named: tuple(sorted(named.items())))
 
 
+@cache
 def configurations() -> st.SearchStrategy[Configuration]:
     """Any configuration."""
     return st.builds(
@@ -100,6 +111,7 @@ def configurations() -> st.SearchStrategy[Configuration]:
     )
 
 
+@cache
 def change_costs() -> st.SearchStrategy[ChangeCost]:
     """What one mechanism costs."""
     return st.builds(
@@ -117,6 +129,7 @@ def _ascending(values: st.SearchStrategy[_Made]) -> st.SearchStrategy[tuple[_Mad
     )
 
 
+@cache
 def spaces() -> st.SearchStrategy[ConfigurationSpace]:
     """Spaces of 1 to about 4,000 configurations, with any set of mechanisms in any order."""
     return st.builds(
@@ -148,11 +161,13 @@ def members(draw: st.DrawFn, space: ConfigurationSpace) -> Configuration:
     )
 
 
+@cache
 def prices() -> st.SearchStrategy[Prices]:
     """Prices of which at least that of cores is not zero."""
     return st.builds(Prices, core_hour=st.floats(1e-6, 100.0), gib_hour=st.floats(0.0, 100.0), currency=texts())
 
 
+@cache
 def promises() -> st.SearchStrategy[Promises]:
     """Promises about latency, recovery or both."""
     times = st.floats(1e-3, 1e5)
@@ -164,11 +179,13 @@ def promises() -> st.SearchStrategy[Promises]:
     )
 
 
+@cache
 def estimates() -> st.SearchStrategy[Estimate]:
     """Beliefs, certain ones among them."""
     return st.builds(Estimate, mean=st.floats(-1e9, 1e9), spread=st.floats(0.0, 1e9))
 
 
+@cache
 def measured() -> st.SearchStrategy[Measured]:
     """Measured times, some of them cut off."""
     return st.one_of(_spans_s, st.builds(Censored, at_least=_spans_s))
@@ -194,10 +211,11 @@ _OPERATORS = ((), (_READS,), (_READS, _COUNTS))
 """Drawn whole: histories have many reports, and to draw each number of each operator would take most of the time."""
 
 
+@cache
 @st.composite
 def observations(draw: st.DrawFn) -> Observation:
     """Any report."""
-    latencies = sorted(draw(st.lists(_spans_s, min_size=3, max_size=3)))
+    latencies = sorted(draw(_three_spans_s))
     p50, p95, p99 = (value if draw(st.booleans()) else None for value in latencies)
     return Observation(
         time_s=draw(times_s()),
@@ -211,8 +229,8 @@ def observations(draw: st.DrawFn) -> Observation:
         latency_p95_s=p95,
         latency_p99_s=p99,
         latency_method=draw(st.sampled_from(LatencyMethod)),
-        busy_share=draw(st.none() | _shares),
-        cpu_share=draw(st.none() | _shares),
+        busy_share=draw(_maybe_shares),
+        cpu_share=draw(_maybe_shares),
         memory_share=draw(st.none() | st.floats(0.0, 2.0)),
         state_mib=draw(st.none() | st.floats(0.0, 1e6)),
         arrival_rate_per_s=draw(st.none() | _rates_per_s),
@@ -220,10 +238,11 @@ def observations(draw: st.DrawFn) -> Observation:
     )
 
 
+@cache
 @st.composite
 def forecasts(draw: st.DrawFn) -> Forecast:
     """Any forecast: one to five quantile paths that do not cross."""
-    levels = sorted({MEDIAN, *draw(st.lists(st.floats(0.01, 0.99), max_size=4))})
+    levels = sorted({MEDIAN, *draw(_levels)})
     steps = draw(st.integers(1, 12))
     columns = [sorted(draw(st.lists(_rates_per_s, min_size=len(levels), max_size=len(levels)))) for _ in range(steps)]
     return Forecast(
@@ -235,6 +254,7 @@ def forecasts(draw: st.DrawFn) -> Forecast:
     )
 
 
+@cache
 def reasons() -> st.SearchStrategy[Reason]:
     """Reasons with evidence of every type that JSON knows."""
     words = st.from_regex(r"[a-z][a-z0-9]{0,5}(-[a-z0-9]{1,5}){0,3}", fullmatch=True)
@@ -246,6 +266,7 @@ def _several(one: st.SearchStrategy[_Made], *, least: int = 1) -> st.SearchStrat
     return st.lists(one, min_size=least, max_size=3).map(tuple)
 
 
+@cache
 def decisions() -> st.SearchStrategy[Decision]:
     """Any decision of a policy."""
     return st.one_of(
@@ -267,6 +288,7 @@ def decisions() -> st.SearchStrategy[Decision]:
     )
 
 
+@cache
 @st.composite
 def change_requests(draw: st.DrawFn) -> ChangeRequest:
     """Any request to change a job."""
@@ -285,6 +307,7 @@ def change_requests(draw: st.DrawFn) -> ChangeRequest:
     )
 
 
+@cache
 def change_outcomes() -> st.SearchStrategy[ChangeOutcome]:
     """Any end of a change."""
     return st.builds(
@@ -298,6 +321,7 @@ def change_outcomes() -> st.SearchStrategy[ChangeOutcome]:
     )
 
 
+@cache
 @st.composite
 def profile_requests(draw: st.DrawFn) -> ProfileRequest:
     """Any request to measure copies."""
@@ -315,6 +339,7 @@ def profile_requests(draw: st.DrawFn) -> ProfileRequest:
     )
 
 
+@cache
 @st.composite
 def profile_measurements(draw: st.DrawFn) -> ProfileMeasurement:
     """What one copy showed."""
@@ -325,12 +350,13 @@ def profile_measurements(draw: st.DrawFn) -> ProfileMeasurement:
         processed_rate_per_s=draw(_rates_per_s),
         latency_p50_s=p50,
         latency_p95_s=p95,
-        busy_share=draw(st.none() | _shares),
+        busy_share=draw(_maybe_shares),
         recovery_s=draw(st.none() | measured()),
         detail=draw(st.text(max_size=10)),
     )
 
 
+@cache
 def profile_outcomes() -> st.SearchStrategy[ProfileOutcome]:
     """Any end of a profile."""
     return st.builds(
@@ -338,6 +364,7 @@ def profile_outcomes() -> st.SearchStrategy[ProfileOutcome]:
     )
 
 
+@cache
 def guard_verdicts() -> st.SearchStrategy[GuardVerdict]:
     """Vetoes, and alterations with their target."""
     return st.one_of(
@@ -348,16 +375,19 @@ def guard_verdicts() -> st.SearchStrategy[GuardVerdict]:
     )
 
 
+@cache
 def usages() -> st.SearchStrategy[Usage]:
     """Any amount used."""
     return st.builds(Usage, core_s=st.floats(0.0, 1e12), memory_mib_s=st.floats(0.0, 1e15))
 
 
+@cache
 def meters() -> st.SearchStrategy[Meter]:
     """Any state of a meter, purposes that have cost nothing left out."""
     return st.dictionaries(st.sampled_from(Purpose), usages())
 
 
+@cache
 def events() -> st.SearchStrategy[JournalEvent]:
     """Any event that a journal may hold, each kind as likely as another."""
     at_s, name = times_s(), texts()
@@ -395,6 +425,7 @@ def intentions(space: ConfigurationSpace, observed: Configuration) -> st.SearchS
     return st.sampled_from((observed, observed, *more))
 
 
+@cache
 @st.composite
 def situations(draw: st.DrawFn) -> Situation:
     """Anything a policy may find; its reports need not tell one story."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,6 @@ from tidewise.experiments.fleet_warm_start import JobTraits, known_traits, warm_
 from tidewise.experiments.history import ReportName, report_history
 from tidewise.experiments.telemetry_forecasts import HORIZONS_S
 from tidewise.experiments.tidalscale_service import known_loads
-from tidewise.pipeline.context import spark_session
 from tidewise.pipeline.job_files import buckets_in, listed
 from tidewise.pipeline.job_rows import IS_WHOLE, OBSERVED, Thinning, rows_of
 from tidewise.pipeline.table_sql import ask
@@ -36,13 +34,6 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 _MINUTES = 150
 _FAILED_AT, _CHANGED_AT, _FULL_AT, _ODD_AT = 20, 50, 80, 110
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("local[2]") as session:
-        session.conf.set("spark.sql.shuffle.partitions", "2")
-        yield session
 
 
 @pytest.fixture(scope="module")
