@@ -510,6 +510,24 @@ def test_a_job_that_is_getting_over_a_failure_is_not_stopped_again_if_that_broke
     assert recovering.mechanism is None
 
 
+def test_a_job_that_will_not_get_over_a_failure_in_time_is_stopped_again_only_to_get_over_it_sooner() -> None:
+    terms = replace(TERMS, recovery_limit_s=180.0)
+    planner = planner_of(horizon_of(20_000.0, later=1.7), [REDEPLOY], terms)
+    recovering = replace(behind(3, 600_000.0), failed_s=170.0)
+    assert planner.best(recovering).mechanism is None
+    # With twice the load of what runs it never would.
+    hopeless = planner_of(horizon_of(20_000.0), [REDEPLOY], terms).best(replace(behind(1, 600_000.0), failed_s=170.0))
+    assert hopeless.mechanism is Mechanism.REDEPLOY
+
+
+def test_a_job_whose_latencies_are_not_usual_yet_is_not_stopped_again_though_nothing_is_behind() -> None:
+    terms = replace(TERMS, recovery_limit_s=180.0)
+    planner = planner_of(horizon_of(20_000.0, later=1.7), [REDEPLOY], terms)
+    assert planner.best(behind(2, 0.0)).mechanism is Mechanism.REDEPLOY
+    assert planner.best(replace(behind(2, 0.0), failed_s=100.0)).mechanism is None
+    assert planner.best(replace(behind(2, 0.0), failed_s=200.0)).mechanism is Mechanism.REDEPLOY
+
+
 def test_a_longer_gap_is_never_the_better_way_to_the_same_place() -> None:
     longer = ChangeCost(mechanism=Mechanism.OPERATOR_UPGRADE, gap_s=120.0)
     planner = planner_of(horizon_of(20_000.0, later=2.5), [REDEPLOY, longer])

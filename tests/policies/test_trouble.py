@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tidewise.core import Configuration, JobStatus, Observation
@@ -28,7 +30,7 @@ def failed(follower: Trouble, *, at_s: float, windows: int) -> None:
 
 def test_before_anything_failed_the_usual_is_expected() -> None:
     assert trouble().failures_per_s == pytest.approx(2.0 / DAY_S)
-    assert trouble().warmth(0.0) == 1.0
+    assert trouble().works_s(0.0) == math.inf
 
 
 def test_quiet_days_make_failures_less_likely_and_each_failure_more() -> None:
@@ -72,15 +74,15 @@ def test_long_failures_teach_to_expect_long_ones() -> None:
     assert follower.down_left_s(latest) == pytest.approx(115.0, abs=10.0)
 
 
-def test_a_job_is_cold_while_it_is_down_and_for_a_minute_after() -> None:
+def test_a_job_works_since_it_was_last_down() -> None:
     follower = trouble()
     follower.learn(seen(100.0))
-    assert follower.warmth(100.0) == 1.0
+    assert follower.works_s(100.0) == math.inf
     follower.learn(seen(110.0, JobStatus.DOWN))
-    assert follower.warmth(110.0) < 1.0
+    assert follower.works_s(110.0) == 0.0
     follower.learn(seen(120.0))
-    assert follower.warmth(120.0) < 1.0
-    assert follower.warmth(180.0) == 1.0
+    assert follower.works_s(120.0) == pytest.approx(5.0)
+    assert follower.works_s(180.0) == pytest.approx(65.0)
 
 
 def test_the_most_executors_are_those_since_then() -> None:

@@ -404,3 +404,16 @@ def test_what_is_kept_of_recoveries_is_made_anew_when_one_was_learnt_or_the_prog
     assert after.median[0] > 1.2 * before.median[0]
     model.widen()
     assert model.by_load([Case(10.0, 0.05)], (math.log(0.5),)).log_sd[0] != after.log_sd[0]
+
+
+def test_a_job_that_has_come_up_gets_warm_and_how_cold_it_was_is_learnt() -> None:
+    model = RecoveryModel(CONTINUOUS)
+    warmth = [model.warmth(KIND, works_s) for works_s in (0.0, 10.0, 60.0, math.inf)]
+    assert warmth == sorted(warmth)
+    assert 0.5 < warmth[0] < 1.0 == warmth[-1]
+    cold, warm = RecoveryModel(CONTINUOUS), RecoveryModel(CONTINUOUS)
+    for share in np.random.default_rng(5).uniform(0.3, 0.8, 30):
+        plain_s = truth_s(share, down_s=60.0)
+        teach(warm, plain_s, float(share))
+        teach(cold, plain_s + 15.0 / (1.0 - share), float(share))
+    assert cold.warmth(KIND, 0.0) < warm.warmth(KIND, 0.0)

@@ -13,6 +13,7 @@ from scipy.special import ndtr
 
 from tidewise.core import REACH, ChangeCost, Configuration, InvalidValueError, Mechanism
 from tidewise.qos import Candidates, Floats
+from tidewise.qos.catch_up import COLD_S
 from tidewise.search.horizon import Horizon
 from tidewise.search.odds import Odds
 from tidewise.search.plan import Behind, Move, Planner, Terms, Ways
@@ -490,3 +491,11 @@ def test_losing_one_of_more_is_never_worse(rate: float, replaced_s: float, limit
     ]
     assert np.isfinite(costs).all()
     assert costs == sorted(costs, reverse=True)
+
+
+@given(work_s=st.floats(0.0, 1e4), warmth=st.floats(0.1, 1.0))
+@_quick
+def test_work_takes_longer_while_a_job_gets_warm_but_not_for_ever(work_s: float, warmth: float) -> None:
+    took_s = float(replace(standing(0), warmth=warmth).worked_off_s(np.array([work_s]))[0])
+    assert work_s <= took_s <= work_s / warmth + 1e-9
+    assert took_s <= work_s + COLD_S

@@ -484,13 +484,14 @@ class Tidewise:
         usual_s = max(usual_s, 2.0 * latest.configuration.commit_interval_s if not self.continuous else 0.0)
         excess = max(0.0, latest.backlog_records - 1.25 * rate * usual_s)
         down_s = self._trouble.down_left_s(latest) if latest.status is JobStatus.DOWN else 0.0
-        warmth = self._trouble.warmth(situation.now_s)
-        failed_s = self._trouble.failed_s(situation.now_s) if excess > 0.0 or down_s > 0.0 else None
+        # What is left of a failure may be less than a backlog: it is over when latencies have been usual for a while.
+        recovering = self._watch.is_on or excess > 0.0 or down_s > 0.0
+        failed_s = self._trouble.failed_s(situation.now_s) if recovering else None
         return Behind(
             row=known.row,
             backlog_records=excess,
             down_s=down_s,
-            warmth=warmth,
+            warmth=self._model.recovery.warmth(_FAILURE, self._trouble.works_s(situation.now_s)),
             failed_s=None if failed_s is None else self.unseen_s + failed_s,
         )
 

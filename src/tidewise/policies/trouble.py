@@ -1,15 +1,13 @@
-"""How often a job fails, how long it stays down, and how cold it is when it comes back: from its reports alone."""
+"""How often a job fails, how long it stays down, and since when it works again: from its reports alone."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 from tidewise.core import Configuration, JobStatus, Observation
 from tidewise.policies.frequency import Frequency
 
-_WARM_AFTER_S = 60.0
-_COLD = 0.6
-"""The share of its capacity that a job has on average while it warms up."""
 _FADING = 0.7
 _KEPT_S = 900.0
 
@@ -21,7 +19,7 @@ class Trouble:
         self._usual_down_s = usual_down_s
         self._failures = Frequency(usual_per_day=failures_per_day)
         self._down_since_s: float | None = None
-        self._up_since_s = -_WARM_AFTER_S
+        self._up_since_s = -math.inf
         self._failed_at_s: float | None = None
         self._executors: deque[tuple[float, int]] = deque()
 
@@ -57,10 +55,9 @@ class Trouble:
         ago_s = None if self._failed_at_s is None else now_s - self._failed_at_s
         return ago_s if ago_s is not None and ago_s < _KEPT_S else None
 
-    def warmth(self, now_s: float) -> float:
-        """The share of its capacity that the job has, now or when it comes back."""
-        is_cold = self._down_since_s is not None or now_s - self._up_since_s < _WARM_AFTER_S
-        return _COLD if is_cold else 1.0
+    def works_s(self, now_s: float) -> float:
+        """For how long the job has worked since it was down; 0 while it is, endless where it never was."""
+        return 0.0 if self._down_since_s is not None else now_s - self._up_since_s
 
     def most_executors_since(self, time_s: float, configuration: Configuration) -> int:
         """The most executors that ran since then."""

@@ -74,6 +74,11 @@ class OutageFit:
     root: Floats
     """The lower triangular root of the covariance."""
 
+    @property
+    def cold_share(self) -> float:
+        """The most probable share of its capacity that the job lacks when it comes up."""
+        return float(expit(self.mean[2]))
+
     def outage(self, shifts: Floats, luck: float) -> Outage:
         """The numbers moved by standard normal shifts, and a downtime moved by so many of its spreads."""
         numbers = self.mean + self.root @ shifts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +16,7 @@ from tidewise.core.checks import require, require_finite, require_text
 from tidewise.host.threads import on_one_thread
 from tidewise.qos.belief import Belief
 from tidewise.qos.candidates import Candidates, Floats
-from tidewise.qos.catch_up import NEVER_S, Arrivals, Outage, recovery_s, steady
+from tidewise.qos.catch_up import COLD_S, NEVER_S, Arrivals, Outage, recovery_s, steady
 from tidewise.qos.outages import (
     LEAST_S,
     MODEL_SD,
@@ -179,6 +180,11 @@ class RecoveryModel:
         self._records.clear()
         self._fits.clear()
         self._by_load.clear()
+
+    def warmth(self, kind: str, works_s: float) -> float:
+        """The share of its capacity that a job has so long after it has come up from this kind of failure."""
+        cold_share = self._fit(_plain(kind)).cold_share
+        return 1.0 - cold_share * math.exp(-works_s / COLD_S)
 
     @on_one_thread
     def by_load(self, cases: Sequence[Case], log_loads: tuple[float, ...]) -> Belief:

@@ -12,6 +12,7 @@ from scipy.special import ndtr
 from tidewise.core import REACH, ChangeCost, Mechanism
 from tidewise.core.checks import require
 from tidewise.qos import Candidates, Floats
+from tidewise.qos.catch_up import COLD_S
 from tidewise.search.horizon import Horizon
 from tidewise.search.odds import Odds
 
@@ -65,13 +66,17 @@ class Behind:
     down_s: float
     """How much longer it will not work at all."""
     warmth: float
-    """The share of its capacity that it has when it works, until it is warm."""
+    """The share of its capacity that it has when it works; what is missing fades within `COLD_S`."""
     failed_s: float | None = None
     """How long ago it failed, where it has not got over that yet."""
 
     @property
     def is_behind(self) -> bool:
         return self.backlog_records > 0.0 or self.down_s > 0.0
+
+    def worked_off_s(self, work_s: Floats) -> Floats:
+        """How long so many seconds of work at full capacity take while the job gets warm."""
+        return np.minimum(work_s / self.warmth, work_s + (1.0 - self.warmth) * COLD_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,8 +240,8 @@ class Planner:
             change_cost=0.0,
             drained_s=float(hold_s[row] @ chances) if behind.is_behind else 0.0,
         )
-        asked = keep_cost
-        recovers = self._recovers_in_time(behind, move.drained_s)
+        asked, drained_s = keep_cost, move.drained_s
+        recovers = self._recovers_in_time(behind, drained_s)
         for way, change in enumerate(self._ways.changes):
             if behind.down_s > 0.0 and change.gap_s > 0.0:
                 continue  # a job that is down cannot be moved, only be given executors for when it comes back
@@ -249,6 +254,9 @@ class Planner:
             # A change that only just pays is not made: what it earns is a guess, what it costs is not.
             wanted = there + (self._terms.payback - 1.0) * itself
             wanted = np.where(self._ways.reached(way, row), wanted, np.inf)
+            if behind.is_behind and behind.failed_s is not None and change.gap_s > 0.0:
+                # A job that is getting over a failure is stopped again only to get over it sooner.
+                wanted = np.where(hold_s @ chances < drained_s, wanted, np.inf)
             wanted[row] = np.inf
             best = int(np.argmin(wanted))
             if wanted[best] < asked:
@@ -304,17 +312,17 @@ class Planner:
         slack_s, load = self._slack_s[:, 0], self._load[:, 0]
         # Executors that are on their way come up while the job is down: only what is left of their time is waited for.
         lag_s = max(0.0, lag_s - behind.down_s)
-        before = capacity[behind.row] * behind.warmth
+        before = capacity[behind.row]
         waiting = behind.backlog_records + rate * behind.down_s
         if behind.is_behind:
             # With nothing behind, what runs until then costs what it costs; here it falls behind further, or less.
-            waiting = waiting + (rate - before) * lag_s
-        delay_s = np.maximum(0.0, waiting) / (capacity * behind.warmth) + gap_s
+            waiting = waiting + (rate - before * behind.warmth) * lag_s
+        delay_s = behind.worked_off_s(np.maximum(0.0, waiting) / capacity) + gap_s
         late_s = np.maximum(0.0, delay_s - slack_s) / (1.0 - load)
         if behind.is_behind:
             # Until it is there, what runs works on what is behind as fast as it can.
-            delay_before_s = (behind.backlog_records + rate * behind.down_s) / before - slack_s[behind.row]
-            late_before_s = np.maximum(0.0, delay_before_s) / (1.0 - load[behind.row])
+            delay_before_s = behind.worked_off_s((behind.backlog_records + rate * behind.down_s) / before)
+            late_before_s = np.maximum(0.0, delay_before_s - slack_s[behind.row]) / (1.0 - load[behind.row])
             late_s = late_s + np.minimum(lag_s, late_before_s) + np.where(late_before_s > 0.0, behind.down_s, 0.0)
         needed = behind.is_behind or gap_s > 0.0
         hold_s = delay_s / (1.0 - load) + lag_s if needed else np.zeros_like(delay_s)
