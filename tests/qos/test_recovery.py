@@ -417,3 +417,5 @@ def test_a_job_that_has_come_up_gets_warm_and_how_cold_it_was_is_learnt() -> Non
         teach(warm, plain_s, float(share))
         teach(cold, plain_s + 15.0 / (1.0 - share), float(share))
     assert cold.warmth(KIND, 0.0) < warm.warmth(KIND, 0.0)
+    # New JVMs are cold whatever recoveries say.
+    assert RecoveryModel(Physics()).warmth(KIND, 0.0) == pytest.approx(0.6)

@@ -77,6 +77,8 @@ class Physics:
     """After a start, a change or a failure the job warms up and catches up: what it shows so long is not its usual."""
     stretch_s: float = 60.0
     """So much of steady work at least makes one piece of evidence."""
+    cold_share: float = 0.4
+    """What a job lacks of its capacity when it has come up, at least: how long recoveries take hardly tells it."""
     downtimes: Mapping[str, Usual] = field(default_factory=lambda: dict(_DOWNTIMES))
     """Seconds without processing, by kind of failure."""
     other_downtime: Usual = Usual(median=30.0, log_sd=1.0)
@@ -86,6 +88,7 @@ class Physics:
         require_finite("overload_horizon_s", self.overload_horizon_s, above=0.0)
         require_finite("settle_s", self.settle_s, least=0.0)
         require_finite("stretch_s", self.stretch_s, above=0.0)
+        require(0.0 <= self.cold_share < 1.0, f"cold_share must lie at or above 0 and below 1: {self.cold_share:g}")
         require(0.0 < self.knee_share < 1.0, f"knee_share must lie between 0 and 1, not {self.knee_share:g}")
         require(0.0 < self.slowest_share <= 1.0, f"slowest_share must lie above 0 and up to 1: {self.slowest_share:g}")
         require(self.p95_over_p50.median >= 1.0, "p95_over_p50 must be at least 1")
@@ -102,6 +105,7 @@ CONTINUOUS = Physics(
     records_per_core_s=Usual(median=10_000.0, log_sd=2.3),
     cores_per_slot=Usual(median=2.0, log_sd=0.5),
     at_rest_s=Usual(median=0.5, log_sd=1.5),
+    cold_share=0.0,
     downtimes={"network-delay": Usual(median=30.0, log_sd=0.8), "out-of-memory": Usual(median=60.0, log_sd=0.8)},
 )
 """Records that flow one by one: Flink, or Spark's real-time mode."""

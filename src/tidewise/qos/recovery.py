@@ -183,7 +183,7 @@ class RecoveryModel:
 
     def warmth(self, kind: str, works_s: float) -> float:
         """The share of its capacity that a job has so long after it has come up from this kind of failure."""
-        cold_share = self._fit(_plain(kind)).cold_share
+        cold_share = max(self._physics.cold_share, self._fit(_plain(kind)).cold_share)
         return 1.0 - cold_share * math.exp(-works_s / COLD_S)
 
     @on_one_thread
