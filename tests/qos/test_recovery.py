@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -378,11 +379,17 @@ def test_a_resolution_has_to_be_a_time() -> None:
         )
 
 
-@pytest.mark.parametrize("physics", [Physics(), CONTINUOUS])
+@cache
+def known(mode: str) -> RecoveryModel:
+    """Learnt once for all examples."""
+    return taught(1, physics={"batches": Physics(), "flow": CONTINUOUS}[mode])
+
+
+@pytest.mark.parametrize("mode", ["batches", "flow"])
 @given(rate=st.floats(1.0, 1e6), loads=st.lists(st.floats(0.05, 1.5), min_size=1, max_size=4))
 @settings(max_examples=25)
-def test_at_a_load_a_recovery_is_the_same_whatever_the_rate(physics: Physics, rate: float, loads: list[float]) -> None:
-    model = taught(1, physics=physics)
+def test_at_a_load_a_recovery_is_the_same_whatever_the_rate(mode: str, rate: float, loads: list[float]) -> None:
+    model = known(mode)
     cases = [Case(10.0, 0.05), Case(60.0, 0.3), Case(10.0, 0.05)]
     told = model.by_load(cases, tuple(np.log(loads)))
     for place, case in enumerate(cases):
