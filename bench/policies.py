@@ -269,7 +269,9 @@ row *load known, failures not known* is what it takes at least with the load kno
 price and as many bad seconds as the goal allows, to expect half a recovery over 180 s in all of them (then there is \
 none six times in ten). It is reckoned, and errs to the good. Below that there is no policy that keeps the \
 promise about recoveries other than by luck; what tidewise takes beyond it is for a load that it has to forecast. \
-*Best-fixed, the same with every seed* is the best constant that keeps the promises whenever failures come."""
+*Best-fixed, the same with every seed* is the best constant that keeps the promises whenever failures come.
+
+Variations have one seed each, and are held to the goals of the cluster as it is, also where that is slower."""
 
 
 def _sections(results: Sequence[Result]) -> Iterator[str]:
