@@ -104,7 +104,8 @@ idle priority, which only takes CPU that nobody else wants. Tidewise ran with a 
 recoveries that take too long than it has now (0.14 and 4 instead of 0.18 and 10 in its sums), and took a job that \
 has come up to be cold for longer (at 0.6 of its speed for a minute; now at first, and less and less within half a \
 minute), which should hardly matter here: catching up is done with all five executors whatever ran before, and late \
-seconds are near their least price with either. A first run, in which it took the latencies of recoveries for those of steady work, had kept \
+seconds are near their least price with either. A first run, in which it took the latencies of recoveries for those \
+of steady work, had kept \
 2.7 executors on average: 0.67 of static, 81.1 % good."""
 
 _YSB = """\
