@@ -77,7 +77,7 @@ class OutageFit:
     @property
     def cold_share(self) -> float:
         """The most probable share of its capacity that the job lacks when it comes up."""
-        return float(expit(self.mean[2]))
+        return _outage(self.mean).cold_share
 
     def outage(self, shifts: Floats, luck: float) -> Outage:
         """The numbers moved by standard normal shifts, and a downtime moved by so many of its spreads."""
