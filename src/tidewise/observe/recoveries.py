@@ -118,9 +118,9 @@ class RecoveryWatch:
 
     def _begin(self, kind: str, at_s: float) -> None:
         before = [report for report in self._reports if report.status is JobStatus.RUNNING and report.time_s <= at_s]
-        latest = before[-BEFORE_S:]
-        if not latest:
+        if not before:
             return  # nothing is known of the job as it was
+        latest = [report for report in before if report.time_s > before[-1].time_s - BEFORE_S]
         lasted_s = sum(report.window_s for report in latest)
         rate_per_s = sum(report.load_per_s * report.window_s for report in latest) / lasted_s
         self._open = _Failure(kind=kind, at_s=at_s, configuration=latest[-1].configuration, rate_per_s=rate_per_s)

@@ -225,9 +225,11 @@ class Tidewise:
     def _resting(self, situation: Situation, known: _Known, horizon: Horizon, expected: Expectations) -> Keep | None:
         """The reply shortly after a change that stopped the job: what has just been decided is not decided again.
 
-        Unless it turns out to be of no use at all.
+        Unless it turns out to be of no use at all, or was made to get over a failure.
         """
         changed_s = situation.last_change_finished_at_s
+        if changed_s is not None and self._trouble.had_failed(changed_s):
+            return None
         gap_s = _gap_s(situation, situation.last_change_mechanism)
         left_s = 0.0 if changed_s is None else changed_s + _REST * gap_s - situation.now_s
         if left_s <= 0.0:
@@ -462,6 +464,10 @@ class Tidewise:
             payback=self.payback,
             latency_limit_s=situation.promises.latency_p95_s,
             recovery_limit_s=situation.promises.recovery_s,
+            unseen_s=self.unseen_s,
+            shows_s=situation.latest.window_s,
+            rest=_REST,
+            rescued_s=self.settle_s + 2.0 * situation.latest.window_s,
         )
 
     # The load.

@@ -10,6 +10,7 @@ from tidewise.policies.frequency import Frequency
 
 _FADING = 0.7
 _KEPT_S = 900.0
+_SHORTLY_S = 300.0
 
 
 class Trouble:
@@ -54,6 +55,10 @@ class Trouble:
         """How long ago it failed; None: long ago, or never."""
         ago_s = None if self._failed_at_s is None else now_s - self._failed_at_s
         return ago_s if ago_s is not None and ago_s < _KEPT_S else None
+
+    def had_failed(self, time_s: float) -> bool:
+        """Whether the last failure came shortly before this time."""
+        return self._failed_at_s is not None and 0.0 <= time_s - self._failed_at_s < _SHORTLY_S
 
     def works_s(self, now_s: float) -> float:
         """For how long the job has worked since it was down; 0 while it is, endless where it never was."""

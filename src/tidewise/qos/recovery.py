@@ -188,8 +188,9 @@ class RecoveryModel:
 
     @on_one_thread
     def by_load(self, cases: Sequence[Case], log_loads: tuple[float, ...]) -> Belief:
-        """As `predict`, for every case at every utilisation (in logarithms): one after the other, case by case.
+        """Recovery from the worst kind of failure, at any moment of a commit interval: failures do not choose theirs.
 
+        For every case at every utilisation (in logarithms): one after the other, case by case.
         Asked for at every load of a plan and changed by nothing but another recovery, so the answers are kept.
         """
         missing = [case for case in dict.fromkeys(cases) if (case, log_loads) not in self._by_load]
@@ -197,7 +198,8 @@ class RecoveryModel:
             each = [Configuration(executors=1, commit_interval_s=case.commit_interval_s) for case in missing]
             rows = Candidates.listing(each).only(np.repeat(np.arange(len(missing)), len(log_loads)))
             spreads = np.repeat([case.capacity_log_sd for case in missing], len(log_loads))
-            told = self.predict(rows, Belief(-np.tile(log_loads, len(missing)), spreads), steady(1.0))
+            capacity = Belief(-np.tile(log_loads, len(missing)), spreads)
+            told, _ = self._worst(self._to_come(), rows, capacity, steady(1.0), worst_moment=False)
             for place, case in enumerate(missing):
                 first = place * len(log_loads)
                 self._by_load[case, log_loads] = told.at(slice(first, first + len(log_loads)))
@@ -211,8 +213,7 @@ class RecoveryModel:
     @on_one_thread
     def predict_with_noise(self, candidates: Candidates, capacity: Belief, forecast: Forecast) -> tuple[Belief, Floats]:
         """The same, and how much of its spread stays however many failures were seen: that of a single one."""
-        kinds = dict.fromkeys([*self._usual, *self._seen]) or (_ANY_KIND,)
-        return self._worst(kinds, candidates, capacity, forecast, worst_moment=True)
+        return self._worst(self._to_come(), candidates, capacity, forecast, worst_moment=True)
 
     @on_one_thread
     def predict_kind(
@@ -254,6 +255,10 @@ class RecoveryModel:
         while len(model._seen) > MOST_KINDS:
             model._forget(next(iter(model._seen)))
         return model
+
+    def _to_come(self) -> Iterable[str]:
+        """The kinds of failure that are reckoned with."""
+        return dict.fromkeys([*self._usual, *self._seen]) or (_ANY_KIND,)
 
     def _worst(
         self,

@@ -15,6 +15,7 @@ from tidewise.qos import Candidates, Floats
 from tidewise.qos.catch_up import COLD_S
 from tidewise.search.horizon import Horizon
 from tidewise.search.odds import Odds
+from tidewise.search.rescue import Rescue, too_long
 
 _FULLEST = 0.97
 """A job fuller than this does not catch up."""
@@ -29,6 +30,8 @@ _LUCK = 0.3
 """How far (in its logarithm) the time may be off until a lost executor is replaced."""
 _FULL = 10.0
 """From a chance of one in so many on, running out of memory costs as much as being late all the time."""
+_HELPS = 0.1
+"""A job that gets over a failure is stopped only for so much more of a chance to do that in time."""
 _WORST = 10.0
 """What a second can cost at most, in late seconds."""
 
@@ -49,6 +52,14 @@ class Terms:
     """How many times its own cost a change has to earn."""
     latency_limit_s: float | None
     recovery_limit_s: float | None = None
+    unseen_s: float = 0.0
+    """How long a failure goes on before reports show it."""
+    shows_s: float = 0.0
+    """How long it takes until a report shows what is new."""
+    rest: float = 0.0
+    """A job that was stopped for a change is left alone for so many times as long as it was stopped, ..."""
+    rescued_s: float = 0.0
+    """... unless that was to get over a failure in time: then until it has, which takes so long."""
     losses_per_s: float = 0.0
     """Of one executor, while the others go on."""
     replaced_s: float = 0.0
@@ -150,16 +161,38 @@ class Planner:
         """Rows x steps x levels: resources, late seconds, failures, and what must not be: running out of memory."""
         odds, terms, rates = self._odds, self._terms, self._horizon.log_rates
         late = odds.late(rates)
-        unrecovered = odds.unrecovered(rates)
+        slow = odds.unrecovered(rates)
         full = np.clip(_FULL * odds.out_of_memory, 0.0, 1.0)[:, np.newaxis, np.newaxis]
         recovery_s = np.minimum(odds.recovery_s(rates), _FOR_EVER_S)
         # However seldom something fails, the promise is that a failure now would be got over in time.
         expected = max(terms.failures_per_s, _LEAST_FAILURES_PER_S)
-        failed = terms.failures_per_s * recovery_s + expected * terms.unrecovered_s * unrecovered + self._lost()
+        failed = terms.failures_per_s * recovery_s + expected * slow * self._slow_s() + self._lost()
         # What is more than can be done piles up, and makes as much late again when it is worked off.
         overload = np.maximum(0.0, np.exp(self._log_loads(rates)) - 1.0)
         wrong = np.minimum(late + overload + full + failed, _WORST)
         return np.asarray(odds.cost_per_s[:, np.newaxis, np.newaxis] + terms.late_cost_per_s * wrong, dtype=np.float64)
+
+    def _slow_s(self) -> Floats | float:
+        """Rows x steps x levels: what a recovery that takes too long costs, in late seconds, at the best that can be done.
+
+        Where executors join without a gap, catching up is reckoned with as many as there can be: no more can be done.
+        """
+        terms, changes, odds = self._terms, self._ways.changes, self._odds
+        if terms.recovery_limit_s is None or any(change.gap_s == 0.0 for change in changes):
+            return terms.unrecovered_s
+        stops_s = [gap_s + change.preparation_s for gap_s, change in zip(self._gaps_s, changes, strict=True)]
+        way = int(np.argmin(stops_s))
+        rescue = Rescue(stops_s=stops_s[way], shows_s=terms.shows_s, held_s=terms.rescued_s + stops_s[way])
+        there_and_back_s = 2.0 * (self._gaps_s[way] + terms.friction_s)
+        cost = rescue.least_cost(
+            self._horizon.log_rates,
+            odds.log_capacity,
+            odds.cost_per_s,
+            limit_s=max(0.0, terms.recovery_limit_s - terms.unseen_s),
+            broken_cost=terms.late_cost_per_s * terms.unrecovered_s,
+            change_cost=terms.late_cost_per_s * there_and_back_s,
+        )
+        return cost / terms.late_cost_per_s
 
     def _lost(self) -> Floats:
         """Rows x steps x levels: late seconds by losing an executor, each second.
@@ -231,7 +264,8 @@ class Planner:
         """The first move that costs least; it is held until what is behind has gone, and then whatever is best."""
         row, chances = behind.row, self._horizon.chances
         late_s, hold_s = self._behind_s(behind, gap_s=0.0, lag_s=0.0)
-        keep_cost = float(self._held(late_s, hold_s)[row] @ chances)
+        broken = self._broken(behind, hold_s)[row] @ chances
+        keep_cost = float((self._held(late_s, hold_s) + self._broken_cost(behind, hold_s))[row] @ chances)
         move = Move(
             row=row,
             mechanism=None,
@@ -241,22 +275,25 @@ class Planner:
             drained_s=float(hold_s[row] @ chances) if behind.is_behind else 0.0,
         )
         asked, drained_s = keep_cost, move.drained_s
-        recovers = self._recovers_in_time(behind, drained_s)
         for way, change in enumerate(self._ways.changes):
             if behind.down_s > 0.0 and change.gap_s > 0.0:
                 continue  # a job that is down cannot be moved, only be given executors for when it comes back
-            if recovers and change.gap_s > 0.0:
-                continue  # stopped again, it would perhaps not
             late_s, hold_s = self._behind_s(behind, gap_s=self._gaps_s[way], lag_s=change.preparation_s)
             itself = self._change_cost(way, self._late_by_gap_s(way, 0)) @ chances
             lag_cost = change.preparation_s * (self._per_s[row, 0] - self._per_s[:, 0])
-            there = (self._held(late_s, hold_s) + lag_cost + self._change_cost(way, np.zeros_like(late_s))) @ chances
+            rest_s = self._terms.rest * self._gaps_s[way] if behind.failed_s is None else self._terms.rescued_s
+            rested_s = np.maximum(hold_s, rest_s)
+            held = self._held(late_s, rested_s) + self._broken_cost(behind, hold_s)
+            there = (held + lag_cost + self._change_cost(way, np.zeros_like(late_s))) @ chances
             # A change that only just pays is not made: what it earns is a guess, what it costs is not.
             wanted = there + (self._terms.payback - 1.0) * itself
             wanted = np.where(self._ways.reached(way, row), wanted, np.inf)
-            if behind.is_behind and behind.failed_s is not None and change.gap_s > 0.0:
-                # A job that is getting over a failure is stopped again only to get over it sooner.
-                wanted = np.where(hold_s @ chances < drained_s, wanted, np.inf)
+            if behind.failed_s is not None and change.gap_s > 0.0:
+                # A job that is getting over a failure is stopped again only to get over it in time, or sooner.
+                helps = self._broken(behind, hold_s) @ chances < broken - _HELPS
+                if self._is_too_late(behind):
+                    helps = hold_s @ chances < drained_s
+                wanted = np.where(helps, wanted, np.inf)
             wanted[row] = np.inf
             best = int(np.argmin(wanted))
             if wanted[best] < asked:
@@ -284,10 +321,20 @@ class Planner:
         between = np.flatnonzero(self._ways.reached(way, row) & (executors >= fewest) & (executors < executors[row]))
         return int(between[np.argmin(executors[between])]) if len(between) else target
 
-    def _recovers_in_time(self, behind: Behind, drained_s: float) -> bool:
-        """Whether the job gets over a failure within the promised time if it is left alone."""
+    def _broken(self, behind: Behind, hold_s: Floats) -> Floats:
+        """Rows x levels: chance that a failure is not got over within the promised time, if it takes so long from now."""
         limit_s = self._terms.recovery_limit_s
-        return limit_s is not None and behind.failed_s is not None and behind.failed_s + drained_s <= limit_s
+        if behind.failed_s is None or limit_s is None or self._is_too_late(behind):
+            return np.zeros_like(hold_s)
+        return too_long(hold_s, limit_s - behind.failed_s)
+
+    def _broken_cost(self, behind: Behind, hold_s: Floats) -> Floats:
+        return self._terms.late_cost_per_s * self._terms.unrecovered_s * self._broken(behind, hold_s)
+
+    def _is_too_late(self, behind: Behind) -> bool:
+        """Whether the promised time is over, or none was promised."""
+        limit_s = self._terms.recovery_limit_s
+        return limit_s is None or (behind.failed_s is not None and behind.failed_s >= limit_s)
 
     def _held(self, late_s: Floats, hold_s: Floats) -> Floats:
         """Rows x levels: held until what is behind has gone, and then as is best."""
