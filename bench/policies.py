@@ -50,7 +50,7 @@ class Wanted:
     loads: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     seeds: tuple[int, int] = _SEEDS
-    """So many for ysb, and for each other load."""
+    """So many for ysb and its variations, and for each other load."""
     hours: float | None = None
     elsewhere: tuple[str, ...] = ()
     """The policies of every load but ysb; none: as for ysb."""
@@ -92,7 +92,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--loads", nargs="+", default=[], help="some of its loads and variations (ysb-capacity-0.8)")
     group.add_argument("--policies", nargs="+", default=[], help="some of its policies; static is always run")
     group.add_argument(
-        "--seeds", nargs="+", type=int, default=list(_SEEDS), help="how many for ysb, and how many for each other load"
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=list(_SEEDS),
+        help=f"how many for {MAIN} and its variations; for others",
     )
     group.add_argument("--hours", type=float, default=None, help="shorter runs, for a trial (default: 18)")
     group.add_argument("--elsewhere", nargs="+", default=[], help="the policies of every load but ysb (default: all)")
@@ -110,7 +114,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def wanted_of(options: argparse.Namespace) -> Wanted:
     """The options as they were given."""
     if not 1 <= len(options.seeds) <= 2 or min(options.seeds) < 1:
-        raise BadInputError("--seeds takes one or two numbers: how many for ysb, and how many for each other load")
+        raise BadInputError("--seeds takes one or two numbers: for ysb and its variations, and for each other load")
     known = [world.name for world in WORLDS]
     for name in options.worlds:
         if name not in known:
@@ -220,7 +224,7 @@ def _cells(scene: Scene, wanted: Wanted) -> list[Cell]:
             raise BadInputError(f"there is no policy {policy!r}{did_you_mean(policy, scene.policies)}")
     chosen = [one for one in scene.policies if not some or one in {*some, BASELINE_POLICY}]
     ordered = sorted(chosen, key=lambda policy: policy != OURS)
-    return cells_of(scene, ordered, range(1, 1 + wanted.seeds[0 if scene.load == MAIN else 1]))
+    return cells_of(scene, ordered, range(1, 1 + wanted.seeds[0 if scene.load == MAIN or scene.varied else 1]))
 
 
 def _statics(aggregates: Sequence[Aggregate]) -> Iterator[Summary]:
@@ -250,9 +254,9 @@ def _preface(wanted: Wanted, runs: int, wall_s: float) -> str:
     hours = DAY_S / 3600 if wanted.hours is None else wanted.hours
     return (
         f"SIMULATED, all of it: {runs} runs of {hours:g} h, with {wanted.seeds[0]} seeds for `{MAIN}` and "
-        f"{wanted.seeds[1]} for every other load and variation ({wall_s:.0f} s; runs that were kept are not in that "
-        "time). Everything is counted: drivers, double running, profiling and the controller; what executors alone "
-        "took stands in brackets. Good seconds: median latency within twice that of static, changes and failures "
+        f"its variations and {wanted.seeds[1]} for every other load ({wall_s:.0f} s; runs that were kept are not in "
+        "that time). Everything is counted: drivers, double running, profiling and the controller; what executors took "
+        "alone stands in brackets. Good seconds: median latency within twice that of static, changes and failures "
         "included. The hindsight bound knows the load and the failures; it is the least that core-hours can be at the "
         "share of good seconds that the goal allows, with the mechanisms that tidewise may use. 'No worse quality': as "
         "many good seconds (to 0.05 points) and no more recoveries over 180 s; best-fixed and the bound are no rivals, "
@@ -271,7 +275,7 @@ none six times in ten). It is reckoned, and errs to the good. Below that there i
 promise about recoveries other than by luck; what tidewise takes beyond it is for a load that it has to forecast. \
 *Best-fixed, the same with every seed* is the best constant that keeps the promises whenever failures come.
 
-Variations have one seed each, and are held to the goals of the cluster as it is, also where that is slower."""
+Variations are held to the goals of the cluster as it is, also where that is slower."""
 
 
 def _sections(results: Sequence[Result]) -> Iterator[str]:

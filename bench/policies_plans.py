@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from bench.policies_loads import DAY_S, Offered, drawn, generated, peak_of, planned, recorded
-from tidewise.core import Mechanism
+from tidewise.core import Mechanism, Promises
 from tidewise.engines.simulator import SimulatorProfile, load_profile
 from tidewise.engines.simulator.profile_file import profile_to_toml
 from tidewise.experiments import Experiment, find_plan
@@ -22,9 +22,9 @@ from tidewise.experiments.toml_file import TomlFile, to_toml
 OURS = "tidewise"
 MAIN = "ysb"
 _PROMISE_STEP = 0.005
-"""Where nobody could keep the promise, it is lowered to a multiple of this ..."""
+"""Promises are brought to a multiple of this: lowered where nobody could keep them, ..."""
 _ROOM = 0.005
-"""... that leaves so much to what static keeps."""
+"""... so that so much is left to what static keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,10 +160,16 @@ def make_scene(world: World, name: str, *, traces: Path | None, hours: float | N
     path = home / "plan.toml"
     path.write_text(to_toml(plan), encoding="utf-8")
     words = load.words if variation is None else variation.words
-    promises = keepable(Experiment(path), name)
+    experiment = Experiment(path)
+    promises, why = keepable(experiment, name), "static keeps no more"
+    if promises is None and variation is not None:
+        plain = home / "plain.toml"
+        as_it_is = {key: value for key, value in table.items() if key != "profile"}
+        plain.write_text(to_toml(compose(shipped, load=as_it_is, hours=hours)), encoding="utf-8")
+        promises, why = as_far_below_static(experiment, Experiment(plain), name), "static keeps that much more"
     if promises is not None:
         path.write_text(to_toml({**plan, "loads": [{**table, "promises": promises}]}), encoding="utf-8")
-        words += f"; promised are {100 * float(str(promises['good_share'])):g} %, as static keeps no more"
+        words += f"; promised are {100 * float(str(promises['good_share'])):g} %, as {why}"
     policies = tuple(one.label for one in read_plan(TomlFile(path)).policies)
     return Scene(world=world, load=name, words=words, varied=variation is not None, plan=path, policies=policies)
 
@@ -183,10 +189,33 @@ def compose(
 
 def keepable(experiment: Experiment, load: str) -> dict[str, JsonValue] | None:
     """Promises that static could keep on this load; None where it keeps those of the plan."""
-    promised = experiment.ground(load).promises
-    share, _ = experiment.trial(load, 1).hindsight.verdict(experiment.start)
-    if share >= promised.good_share or promised.latency_p95_s is None:
+    share = _static_share(experiment, load)
+    if share >= experiment.ground(load).promises.good_share:
         return None
-    lower = math.floor((share - _ROOM) / _PROMISE_STEP) * _PROMISE_STEP
-    table: dict[str, JsonValue] = {"latency_p95": f"{promised.latency_p95_s:g}s", "good_share": round(lower, 6)}
+    return _with_share(experiment.ground(load).promises, share - _ROOM)
+
+
+def as_far_below_static(varied: Experiment, plain: Experiment, load: str) -> dict[str, JsonValue] | None:
+    """Promises that ask as much of a variation as those of the plan ask of the cluster as it is; None: those do.
+
+    What tidewise is held to is what static keeps, and a policy knows of that by what is promised alone: where static
+    keeps more, more has to be promised.
+    """
+    promised = plain.ground(load).promises
+    room = _static_share(plain, load) - promised.good_share
+    higher = _with_share(promised, _static_share(varied, load) - room)
+    return higher if higher is not None and float(str(higher["good_share"])) > promised.good_share else None
+
+
+def _static_share(experiment: Experiment, load: str) -> float:
+    share, _ = experiment.trial(load, 1).hindsight.verdict(experiment.start)
+    return share
+
+
+def _with_share(promised: Promises, most: float) -> dict[str, JsonValue] | None:
+    """What is promised, with a share of at most so much; None where there is no latency to be kept in it."""
+    if promised.latency_p95_s is None:
+        return None
+    share = round(math.floor(most / _PROMISE_STEP) * _PROMISE_STEP, 6)
+    table: dict[str, JsonValue] = {"latency_p95": f"{promised.latency_p95_s:g}s", "good_share": share}
     return table if promised.recovery_s is None else {**table, "recovery": f"{promised.recovery_s:g}s"}

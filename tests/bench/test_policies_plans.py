@@ -76,6 +76,23 @@ def test_a_promise_is_lowered_to_what_static_keeps(tmp_path: Path) -> None:
     assert lowered["recovery"] == "180s"
 
 
+def test_where_static_keeps_more_of_a_variation_more_is_promised(tmp_path: Path) -> None:
+    plain, short, usual = (
+        make_scene(SPARK, name, traces=None, hours=3.0, folder=tmp_path)
+        for name in ("ysb", "ysb-downtime-5s", "ysb-capacity-1.2")
+    )
+    promised = {scene.load: Experiment(scene.plan).ground(scene.load).promises.good_share for scene in (plain, short)}
+    assert promised["ysb-downtime-5s"] > promised["ysb"]
+    assert "static keeps that much more" in short.words
+    assert "promised" not in usual.words
+    kept = {
+        scene.load: Experiment(scene.plan).trial(scene.load, 1).hindsight.verdict(Experiment(scene.plan).start)[0]
+        for scene in (plain, short)
+    }
+    room = {load: kept[load] - promised[load] for load in kept}
+    assert room["ysb"] <= room["ysb-downtime-5s"] < room["ysb"] + 0.005
+
+
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 def test_the_names_of_a_world_are_different(world: World) -> None:
     names = scene_names(world, None)

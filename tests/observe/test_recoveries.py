@@ -130,6 +130,26 @@ def test_a_stall_is_found_and_a_job_that_commits_seldom_has_none() -> None:
     assert followed(RecoveryWatch(), lumpy) == []
 
 
+def stop_between_two_reports(*, arrives_per_s: float = 100.0, after: Configuration = ONE) -> list[Recovered]:
+    """Up at the end of every report: less is done in one, and what waited meanwhile is output in the next."""
+    before = [report(10.0 * step) for step in range(1, 31)]
+    dip = report(310.0, input_rate_per_s=arrives_per_s, processed_rate_per_s=60.0, backlog_records=450.0)
+    late = report(320.0, configuration=after, processed_rate_per_s=140.0, latency_p50_s=5.0)
+    calm = [report(10.0 * step, configuration=after) for step in range(33, 60)]
+    return followed(RecoveryWatch(), [*before, dip, late, *calm])
+
+
+def test_a_stop_between_two_reports_is_found_by_what_it_left_undone_and_made_late() -> None:
+    (found,) = stop_between_two_reports()
+    assert (found.kind, found.at_s, found.rate_per_s) == (FOUND, 305.0, 100.0)
+    assert found.took_s == pytest.approx(10.0, abs=10.0)
+
+
+def test_what_is_late_because_more_arrived_or_by_a_change_is_no_failure() -> None:
+    assert stop_between_two_reports(arrives_per_s=150.0) == []
+    assert stop_between_two_reports(after=replace(ONE, executors=5)) == []
+
+
 @given(reports=st.lists(observations(), max_size=12), faults=st.lists(st.floats(-1e6, 1e6), max_size=3))
 def test_whatever_is_reported_nothing_breaks(reports: list[Observation], faults: list[float]) -> None:
     watch = RecoveryWatch()

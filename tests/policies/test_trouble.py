@@ -52,6 +52,19 @@ def test_a_failure_counts_once_however_long_it_lasts() -> None:
     assert long.failures_per_s == pytest.approx(short.failures_per_s, rel=0.01)
 
 
+def test_a_failure_that_was_over_before_it_showed_counts_and_tells_nothing_of_downtimes() -> None:
+    short, unseen = trouble(), trouble()
+    failed(short, at_s=10.0, windows=1)
+    for time_s in (10.0, 20.0):
+        unseen.learn(seen(time_s))
+    unseen.felt(10.0)
+    assert unseen.failures_per_s == pytest.approx(short.failures_per_s)
+    assert unseen.failed_s(30.0) == 20.0
+    assert unseen.had_failed(30.0)
+    down = seen(40.0, JobStatus.DOWN)
+    assert unseen.down_left_s(down) == trouble().down_left_s(down)
+
+
 def test_what_is_left_of_a_failure_shrinks_but_never_to_nothing() -> None:
     follower = trouble()
     left = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from tidewise.core import BadInputError, Censored, Configuration, Forecast, InvalidValueError, Measured
 from tidewise.qos import Belief, Candidates
 from tidewise.qos.catch_up import NEVER_S, steady
-from tidewise.qos.physics import CONTINUOUS, Physics
+from tidewise.qos.physics import CONTINUOUS, Physics, Usual
 from tidewise.qos.recovery import MOST_KINDS, MOST_RECOVERIES, Case, RecoveryModel
 
 CAPACITY = 100_000.0
@@ -382,7 +383,8 @@ def test_a_resolution_has_to_be_a_time() -> None:
 @cache
 def known(mode: str) -> RecoveryModel:
     """Learnt once for all examples."""
-    return taught(1, physics={"batches": Physics(), "flow": CONTINUOUS}[mode])
+    physics = {"batches": Physics(), "flow": CONTINUOUS}[mode]
+    return taught(1, physics=replace(physics, downtimes={KIND: Usual(median=30.0, log_sd=0.8)}))
 
 
 @pytest.mark.parametrize("mode", ["batches", "flow"])
@@ -395,7 +397,7 @@ def test_at_a_load_a_recovery_is_the_same_whatever_the_rate(mode: str, rate: flo
     for place, case in enumerate(cases):
         rows = Candidates.listing([Configuration(executors=4, commit_interval_s=case.commit_interval_s)] * len(loads))
         capacity = Belief.of(rate / np.array(loads), case.capacity_log_sd)
-        plain = model.predict(rows, capacity, steady(rate))
+        plain = model.predict_kind(KIND, rows, capacity, steady(rate), just_before_commit=False)
         here = told.at(slice(place * len(loads), (place + 1) * len(loads)))
         assert here.log_mean == pytest.approx(plain.log_mean)
         assert here.log_sd == pytest.approx(plain.log_sd)

@@ -7,10 +7,11 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from tidewise.core import Censored, Configuration, JobStatus, Measured, Observation, recovery_s
 from tidewise.core.checks import require_finite
-from tidewise.core.recovery import BEFORE_S, CALM_S, FELT_WITHIN_S
+from tidewise.core.recovery import BEFORE_S, CALM_S, FACTOR, FELT_WITHIN_S
 
 FOUND = "found"
 """The kind of a failure that nobody told of."""
@@ -18,6 +19,8 @@ FOUND = "found"
 _STALL_SHARE = 0.5
 """A job that gets less than this share of what arrives done, over more than two commit intervals, has stalled."""
 _COMMIT_INTERVALS = 2.0
+_DIP_SHARE, _NO_MORE, _FEWEST_BEFORE = 0.75, 1.2, 3
+"""One that gets less than this share done in a window, though hardly more arrives than before, has stood still."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +50,10 @@ class _Failure:
 class RecoveryWatch:
     """Follows the reports of a job and measures every recovery by the one definition (`core.recovery`).
 
-    Failures are told (`failed`), or found: the job is down though nobody asked for it, or what it gets done stays far
-    behind what arrives over more than two commit intervals while its backlog grows, and it did before neither. A
-    recovery is over after `CALM_S` seconds at up to twice the latency from before. It is censored at `limit_s`, at the
+    Failures are told (`failed`), or found: the job is down though nobody asked for it; or what it gets done stays far
+    behind what arrives over more than two commit intervals while its backlog grows; or it fell behind in one window,
+    though no more arrived than before, and then output came twice as late; and it did before none of these. A recovery
+    is over after `CALM_S` seconds at up to twice the latency from before. It is censored at `limit_s`, at the
     next failure, and by a change that stops the job.
 
     Reports tell when output came; the definition asks how long what ARRIVED in a second waited. Output that came at t
@@ -86,19 +90,38 @@ class RecoveryWatch:
         began_s = observation.time_s - observation.window_s
         if observation.status is JobStatus.CHANGING:
             ended = self._give_up(began_s)
-        in_trouble = self._is_in_trouble(observation)
-        if in_trouble and not self._in_trouble and self._open is None:
-            self._begin(FOUND, began_s + observation.window_s / 2.0)
-        self._in_trouble = in_trouble
+        first = self._first_sign(observation)
+        if first is not None and not self._in_trouble and self._open is None:
+            self._begin(FOUND, first.time_s - first.window_s / 2.0)
+        self._in_trouble = first is not None
         self._reports.append(observation)
         while self._reports[0].time_s < observation.time_s - self._kept_s:
             self._reports.popleft()
         return ended + self._look(observation.time_s)
 
-    def _is_in_trouble(self, observation: Observation) -> bool:
+    def _first_sign(self, observation: Observation) -> Observation | None:
+        """The report that is the first to show the trouble in which the job is; None where it is in none."""
         if observation.status is JobStatus.CHANGING:
-            return False
-        return observation.status is JobStatus.DOWN or self._has_stalled(observation)
+            return None
+        if observation.status is JobStatus.DOWN or self._has_stalled(observation):
+            return observation
+        return self._stood_still(observation)
+
+    def _stood_still(self, observation: Observation) -> Observation | None:
+        """The report in which the job fell behind before output came twice as late: it was down between two reports."""
+        wait_s, earlier = observation.latency_p50_s, list(self._reports)
+        for dip in (observation, *earlier[-1:]):
+            before = [report for report in earlier if dip.time_s - BEFORE_S < report.time_s < dip.time_s]
+            waits = [report.latency_p50_s for report in before if report.latency_p50_s is not None]
+            if wait_s is None or len(waits) < _FEWEST_BEFORE or wait_s <= FACTOR * median(waits):
+                continue
+            seen = (*before[-1:], dip, observation)
+            if any(one.status is not JobStatus.RUNNING or one.configuration != dip.configuration for one in seen):
+                continue  # a change, or another failure, has disturbed it
+            usual_per_s = sum(report.load_per_s for report in before) / len(before)
+            if dip.processed_rate_per_s < _DIP_SHARE * dip.load_per_s <= _DIP_SHARE * _NO_MORE * usual_per_s:
+                return dip
+        return None
 
     def _has_stalled(self, observation: Observation) -> bool:
         needed_s = _COMMIT_INTERVALS * observation.configuration.commit_interval_s + observation.window_s

@@ -186,7 +186,11 @@ class Tidewise:
             self._proven.add(kind_of(observation.configuration))
             if self._largest is None or self._largest.total_cores < observation.configuration.total_cores:
                 self._largest = observation.configuration
-        for ended in self._watch.learn(observation):
+        was_on = self._watch.is_on
+        recovered = self._watch.learn(observation)
+        if self._watch.is_on and not was_on and observation.status is not JobStatus.DOWN:
+            self._trouble.felt(observation.time_s - observation.window_s)
+        for ended in recovered:
             self._recoveries += 1
             most = self._trouble.most_executors_since(ended.at_s, ended.configuration)
             self._model.learn_recovery(

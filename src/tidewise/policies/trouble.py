@@ -41,6 +41,11 @@ class Trouble:
             self._down_since_s = None
             self._up_since_s = observation.time_s - 0.5 * observation.window_s
 
+    def felt(self, at_s: float) -> None:
+        """It has failed and come up again between two reports."""
+        self._failed_at_s = at_s
+        self._failures.happened()
+
     @property
     def failures_per_s(self) -> float:
         """How many failures are to be expected."""

@@ -155,6 +155,7 @@ class Planner:
         self._load = np.minimum(np.exp(self._log_loads(horizon.log_rates)), _FULLEST)
         self._slack_s = self._slack()
         self._per_s = self._running_per_s()
+        self._change_costs = [self._change_cost(way, self._late_by_gap_s(way)) for way in range(len(ways.changes))]
         self._ahead = self._planned()
 
     def _running_per_s(self) -> Floats:
@@ -173,7 +174,7 @@ class Planner:
         return np.asarray(odds.cost_per_s[:, np.newaxis, np.newaxis] + terms.late_cost_per_s * wrong, dtype=np.float64)
 
     def _slow_s(self) -> Floats | float:
-        """Rows x steps x levels: what a recovery that takes too long costs, in late seconds, at the best that can be done.
+        """Rows x steps x levels: late seconds that a recovery costs that takes too long, at the best that can be done.
 
         Where executors join without a gap, catching up is reckoned with as many as there can be: no more can be done.
         """
@@ -230,32 +231,35 @@ class Planner:
 
         The level is that of the step before, which is all that is known then.
         """
-        lengths = self._horizon.lengths_s
+        lengths, turns = self._horizon.lengths_s, self._horizon.turns
+        # Asked to earn as much as the first move is: or it would always look better to wait.
+        costs = [self._terms.payback * cost for cost in self._change_costs]
+        # Until a change has been prepared, what ran before goes on.
+        before = [change.preparation_s * self._per_s for change in self._ways.changes]
+        run = self._per_s * lengths[np.newaxis, :, np.newaxis]
         rows, steps, levels = self._per_s.shape
         ahead = np.zeros((steps + 1, rows, levels))
         for step in reversed(range(steps)):
-            held = self._per_s[:, step] * lengths[step] + ahead[step + 1]
+            held = run[:, step] + ahead[step + 1]
             ahead[step] = held
-            for way in range(len(self._ways.changes)):
-                # Asked to earn as much as the first move is: or it would always look better to wait.
-                cost = self._terms.payback * self._change_cost(way, self._late_by_gap_s(way, step))
-                # Until a change has been prepared, what ran before goes on.
-                lag_s = self._ways.changes[way].preparation_s
-                least = self._ways.least(way, held + cost - lag_s * self._per_s[:, step])
-                np.minimum(ahead[step], least + lag_s * self._per_s[:, step], out=ahead[step])
+            for way, (cost, lag) in enumerate(zip(costs, before, strict=True)):
+                least = self._ways.least(way, held + cost[:, step] - lag[:, step])
+                np.minimum(ahead[step], least + lag[:, step], out=ahead[step])
             if step > 0:
                 # As it looks a step before, when only the level at that step is known.
-                ahead[step] = ahead[step] @ self._horizon.turns[step - 1].T
+                ahead[step] = ahead[step] @ turns[step - 1].T
         return ahead
 
-    def _late_by_gap_s(self, way: int, step: int) -> Floats:
-        late_s = np.maximum(0.0, self._gaps_s[way] - self._slack_s[:, step]) / (1.0 - self._load[:, step])
+    def _late_by_gap_s(self, way: int) -> Floats:
+        """Rows x steps x levels: late seconds by a stop for a change, its catching up included."""
+        late_s = np.maximum(0.0, self._gaps_s[way] - self._slack_s) / (1.0 - self._load)
         return np.asarray(np.minimum(late_s, _FOR_EVER_S), dtype=np.float64)
 
     def _change_cost(self, way: int, late_s: Floats) -> Floats:
         """What each row costs to be reached this way: double running, late seconds, and some more for the doubt."""
         change = self._ways.changes[way]
-        double = self._odds.cost_per_s[:, np.newaxis] * (change.preparation_s if change.runs_double else 0.0)
+        double = self._odds.cost_per_s * (change.preparation_s if change.runs_double else 0.0)
+        double = double.reshape(-1, *(1 for _ in late_s.shape[1:]))
         return np.asarray(double + self._terms.late_cost_per_s * (late_s + self._terms.friction_s), dtype=np.float64)
 
     # The first move.
@@ -279,11 +283,10 @@ class Planner:
             if behind.down_s > 0.0 and change.gap_s > 0.0:
                 continue  # a job that is down cannot be moved, only be given executors for when it comes back
             late_s, hold_s = self._behind_s(behind, gap_s=self._gaps_s[way], lag_s=change.preparation_s)
-            itself = self._change_cost(way, self._late_by_gap_s(way, 0)) @ chances
+            itself = self._change_costs[way][:, 0] @ chances
             lag_cost = change.preparation_s * (self._per_s[row, 0] - self._per_s[:, 0])
-            rest_s = self._terms.rest * self._gaps_s[way] if behind.failed_s is None else self._terms.rescued_s
-            rested_s = np.maximum(hold_s, rest_s)
-            held = self._held(late_s, rested_s) + self._broken_cost(behind, hold_s)
+            held = self._held(late_s, np.maximum(hold_s, self._rest_s(way, behind)))
+            held = held + self._broken_cost(behind, hold_s)
             there = (held + lag_cost + self._change_cost(way, np.zeros_like(late_s))) @ chances
             # A change that only just pays is not made: what it earns is a guess, what it costs is not.
             wanted = there + (self._terms.payback - 1.0) * itself
@@ -321,8 +324,14 @@ class Planner:
         between = np.flatnonzero(self._ways.reached(way, row) & (executors >= fewest) & (executors < executors[row]))
         return int(between[np.argmin(executors[between])]) if len(between) else target
 
+    def _rest_s(self, way: int, behind: Behind) -> float:
+        """For how long nothing is changed again after a change by this way."""
+        if self._ways.changes[way].gap_s == 0.0:
+            return 0.0
+        return self._terms.rescued_s if behind.failed_s is not None else self._terms.rest * self._gaps_s[way]
+
     def _broken(self, behind: Behind, hold_s: Floats) -> Floats:
-        """Rows x levels: chance that a failure is not got over within the promised time, if it takes so long from now."""
+        """Rows x levels: chance that a failure is not got over in time, if it takes so long from now."""
         limit_s = self._terms.recovery_limit_s
         if behind.failed_s is None or limit_s is None or self._is_too_late(behind):
             return np.zeros_like(hold_s)

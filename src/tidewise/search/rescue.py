@@ -13,6 +13,8 @@ _LUCK = 0.25
 """How far (in its logarithm) the time may be off that a change, or what is left of a recovery, takes."""
 _LOADS = np.array([0.06, 0.1, 0.15, 0.22, 0.3, 0.4])
 """Utilisations to which a job may be moved so that it catches up sooner."""
+_LONGER = 1.2
+"""What is too long is longer, on average, than what is just too long: by so much."""
 _LEAST_S = 1e-9
 
 
@@ -41,7 +43,7 @@ class Rescue:
         A recovery that takes just too long is one of a job that was down for all of the time but for what catching up
         with it takes: (1 - u) of it. After that, and the change, what it was moved to has to catch up in what is left.
         """
-        down_s = limit_s * (1.0 - np.minimum(load, 1.0))
+        down_s = _LONGER * limit_s * (1.0 - np.minimum(load, 1.0))
         longest_s = (limit_s - self.shows_s) * (1.0 - np.minimum(load_there, 1.0)) - down_s
         late = -np.log(np.maximum(longest_s, _LEAST_S) / max(self.stops_s, _LEAST_S)) / _LUCK
         return np.asarray(ndtr(late), dtype=np.float64)
