@@ -83,7 +83,7 @@ class EverySequence:
     """The cost of all sequences, one after another: each step begins with a move or none, and then a row is run.
 
     By then the level of the step is known, but for the first; that of the next is not. Every change costs its late
-    seconds and double running `payback` times; until it has been prepared, what ran before goes on.
+    seconds and double running as many times as is asked of it; until it has been prepared, what ran before goes on.
     """
 
     def __init__(self, odds: Odds, horizon: Horizon, changes: Sequence[ChangeCost], terms: Terms) -> None:
@@ -138,7 +138,7 @@ class EverySequence:
             self.running(target, step, level)
             + self.ahead(target, step, level)
             + self.waited(change, row, target, step, level)
-            + (0.0 if change is None else self.terms.payback * self.changing(change, target, step, level))
+            + (0.0 if change is None else self.terms.asked(change) * self.changing(change, target, step, level))
             for target, change in self.moves(row)
         )
 
@@ -151,7 +151,7 @@ class EverySequence:
                 there = self.running(target, 0, level) + self.ahead(target, 0, level)
                 cost += float(chance) * (there + self.waited(change, row, target, 0, level))
                 itself += 0.0 if change is None else float(chance) * self.changing(change, target, 0, level)
-            asked = cost + self.terms.payback * itself
+            asked = cost + (0.0 if change is None else self.terms.asked(change) * itself)
             tried.append((asked, cost + itself, target, None if change is None else change.mechanism))
         return min(tried, key=lambda one: one[0])
 
@@ -196,7 +196,8 @@ def _agrees(problem: tuple[Odds, Horizon, list[ChangeCost], Terms], row: int) ->
     every = EverySequence(odds, horizon, changes, terms)
     found = planner_of(odds, horizon, changes, terms).best(standing(row))
     asked, cost, target, mechanism = every.first(row)
-    of_found = found.cost + (terms.payback - 1.0) * found.change_cost
+    done = [change for change in changes if change.mechanism is found.mechanism]
+    of_found = found.cost + sum((terms.asked(change) - 1.0) * found.change_cost for change in done)
     assert of_found == pytest.approx(asked, rel=1e-9)
     if (found.row, found.mechanism) == (target, mechanism):  # else two are equally good
         assert found.cost == pytest.approx(cost, rel=1e-9)
@@ -320,9 +321,11 @@ def test_a_change_whose_gap_costs_more_than_it_can_earn_is_not_made(
     # Output may come by 2 s less the usual latency later; at a load of a half a gap is felt for twice as long.
     gap_cost = late_price * (gap_s - (2.0 - 0.5**0.1)) * 2.0
     earned = (cost[0] - min(cost)) * 1320.0
-    if payback * gap_cost > earned * (1.0 + 1e-9):
+    asked = terms.asked(change)
+    assert asked > payback == terms.asked(replace(change, gap_s=0.0))
+    if asked * gap_cost > earned * (1.0 + 1e-9):
         assert found.row == 0
-    elif payback * gap_cost < earned * (1.0 - 1e-9):
+    elif asked * gap_cost < earned * (1.0 - 1e-9):
         assert cost[found.row] == min(cost)
 
 

@@ -7,9 +7,9 @@ from collections import deque
 
 from tidewise.core import Observation, Promises
 
-_AIM = 0.7
+_AIM = 0.8
 """The part of the promised-away seconds that is aimed at."""
-_USUAL_PRICE = 0.18
+_USUAL_PRICE = 0.165
 """What using up all of them costs at the usual price, in what the job is worth."""
 _LEAST_PRICE = 2.0
 """However many of them were promised away, being late all the time must cost more than what would end it."""

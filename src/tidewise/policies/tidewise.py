@@ -58,7 +58,7 @@ _NEAR_STEPS, _OF_NO_USE = 5, 0.5
 _RATE_STEP, _SLOWER_STEP, _WIDER_STEP, _LEARNT_STEP, _LISTED_STEP, _CPU_STEP = 0.1, 0.05, 0.1, 0.05, 0.2, 0.25
 _RESOLUTION = 0.4
 """A recovery is known to about this share of a report's window."""
-_UNRECOVERED = 10.0
+_UNRECOVERED = 5.5
 """A recovery that takes too long costs as much as so many of the promised length in late seconds."""
 _USUALLY_FULL = 0.8
 _LEAST_RATE = 1e-6
@@ -93,7 +93,7 @@ class Tidewise:
     friction_s: float = 1.0
     """Every change counts as so many late seconds more than it is said to cost; more where it is seen to."""
     payback: float = 1.25
-    """How many times what it costs a change has to earn."""
+    """How many times what it costs a change has to earn; more where it stops the job."""
     tail_s: float = 5400.0
     """How long the end of the forecast is taken to go on: what a change earns there counts too."""
     memory_s: float = 6 * 3600.0

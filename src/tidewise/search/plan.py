@@ -32,6 +32,8 @@ _FULL = 10.0
 """From a chance of one in so many on, running out of memory costs as much as being late all the time."""
 _HELPS = 0.1
 """A job that gets over a failure is stopped only for so much more of a chance to do that in time."""
+_STOPS = 1.4
+"""A change that stops the job has to earn so many times as much: it cannot be taken back soon."""
 _WORST = 10.0
 """What a second can cost at most, in late seconds."""
 
@@ -49,7 +51,7 @@ class Terms:
     friction_s: float
     """Each change counts as so many late seconds, besides what it costs: nothing is as certain as what runs."""
     payback: float
-    """How many times its own cost a change has to earn."""
+    """How many times its own cost a change has to earn that does not stop the job."""
     latency_limit_s: float | None
     recovery_limit_s: float | None = None
     unseen_s: float = 0.0
@@ -64,6 +66,10 @@ class Terms:
     """Of one executor, while the others go on."""
     replaced_s: float = 0.0
     """How long one is missed."""
+
+    def asked(self, change: ChangeCost) -> float:
+        """How many times its own cost this change has to earn."""
+        return self.payback * (_STOPS if change.gap_s > 0.0 else 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +239,10 @@ class Planner:
         """
         lengths, turns = self._horizon.lengths_s, self._horizon.turns
         # Asked to earn as much as the first move is: or it would always look better to wait.
-        costs = [self._terms.payback * cost for cost in self._change_costs]
+        costs = [
+            self._terms.asked(change) * cost
+            for change, cost in zip(self._ways.changes, self._change_costs, strict=True)
+        ]
         # Until a change has been prepared, what ran before goes on.
         before = [change.preparation_s * self._per_s for change in self._ways.changes]
         run = self._per_s * lengths[np.newaxis, :, np.newaxis]
@@ -289,7 +298,7 @@ class Planner:
             held = held + self._broken_cost(behind, hold_s)
             there = (held + lag_cost + self._change_cost(way, np.zeros_like(late_s))) @ chances
             # A change that only just pays is not made: what it earns is a guess, what it costs is not.
-            wanted = there + (self._terms.payback - 1.0) * itself
+            wanted = there + (self._terms.asked(change) - 1.0) * itself
             wanted = np.where(self._ways.reached(way, row), wanted, np.inf)
             if behind.failed_s is not None and change.gap_s > 0.0:
                 # A job that is getting over a failure is stopped again only to get over it in time, or sooner.
