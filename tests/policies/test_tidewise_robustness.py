@@ -445,6 +445,7 @@ def odds_of(rows: Sequence[Configuration], *, each_per_s: float) -> Odds:
         unrecovered_scores=scores,
         log_recovery=np.log(30.0) * tables,
         out_of_memory=np.zeros(count),
+        unproven=np.zeros(count, dtype=np.bool_),
     )
 
 

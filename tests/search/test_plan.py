@@ -49,6 +49,7 @@ def odds_of(
         unrecovered_scores=np.full((count, 21), -8.0),
         log_recovery=np.full((count, 21), np.log(60.0)),
         out_of_memory=np.zeros(count),
+        unproven=np.zeros(count, dtype=np.bool_),
     )
 
 

@@ -19,8 +19,9 @@ FOUND = "found"
 _STALL_SHARE = 0.5
 """A job that gets less than this share of what arrives done, over more than two commit intervals, has stalled."""
 _COMMIT_INTERVALS = 2.0
-_DIP_SHARE, _NO_MORE, _FEWEST_BEFORE = 0.75, 1.2, 3
-"""One that gets less than this share done in a window, though hardly more arrives than before, has stood still."""
+_DIP_SHARE, _MORE_UNDONE, _NO_MORE, _FEWEST_BEFORE = 0.25, 1.5, 1.2, 3
+"""One that leaves more than this share undone in a window, and so many times as much as in any of the minutes before,
+though hardly more arrives than then, has stood still."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +119,11 @@ class RecoveryWatch:
             seen = (*before[-1:], dip, observation)
             if any(one.status is not JobStatus.RUNNING or one.configuration != dip.configuration for one in seen):
                 continue  # a change, or another failure, has disturbed it
+            if waits[-1] > FACTOR * median(waits):
+                continue  # it has been getting slower, or fuller, since before
+            undone = max(_DIP_SHARE, _MORE_UNDONE * max(map(_undone, before)))
             usual_per_s = sum(report.load_per_s for report in before) / len(before)
-            if dip.processed_rate_per_s < _DIP_SHARE * dip.load_per_s <= _DIP_SHARE * _NO_MORE * usual_per_s:
+            if _undone(dip) > undone and dip.load_per_s <= _NO_MORE * usual_per_s:
                 return dip
         return None
 
@@ -190,6 +194,11 @@ class RecoveryWatch:
                     up[second] = False
         waited_s = _waits(reports, begin_s, seconds)
         return recovery_s(waited_s=waited_s, up=up, fault_s=max(0.0, failure.at_s - begin_s))
+
+
+def _undone(report: Observation) -> float:
+    """The share of what arrived that was not got done."""
+    return 1.0 - report.processed_rate_per_s / report.load_per_s if report.load_per_s > 0.0 else 0.0
 
 
 def _waits(reports: Sequence[Observation], begin_s: float, seconds: int) -> list[float]:

@@ -141,6 +141,7 @@ class Tidewise:
     _capacities: tuple[tuple[int, int], dict[Configuration, tuple[float, float]]] = field(
         init=False, repr=False, compare=False, default_factory=lambda: ((-1, -1), {})
     )
+    _caught_up_s: float | None = field(init=False, repr=False, compare=False, default=None)
     _known: _Known | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
@@ -383,12 +384,21 @@ class Tidewise:
             return
         if latest.configuration != known.odds.candidates[known.row] or latest.load_per_s <= 0.0:
             return
+        if self._catches_up(situation, known):
+            return
         at = np.log([latest.load_per_s])
         self._calibration.check(
             actual_s=latest.latency_p95_s,
             expected_s=float(known.odds.latency_s(at)[known.row, 0]),
             log_sd=float(known.odds.latency_spread(at)[known.row, 0]) / known.widening,
         )
+
+    def _catches_up(self, situation: Situation, known: _Known) -> bool:
+        """Whether the job has not worked off yet what came while it was stopped for the last change."""
+        changed_s = situation.last_change_finished_at_s
+        if changed_s != self._caught_up_s and self._excess(situation.latest, known, situation.latest.load_per_s) == 0.0:
+            self._caught_up_s = changed_s
+        return changed_s != self._caught_up_s
 
     def _capacity_of(self, configuration: Configuration, rate_per_s: float) -> tuple[float, float]:
         """Mean and spread of the logarithm; asked at every decision, and made anew when enough was learnt."""
@@ -488,11 +498,7 @@ class Tidewise:
 
     def _behind(self, situation: Situation, known: _Known, rate: float) -> Behind:
         latest = situation.latest
-        # Of a job that is not overloaded: whoever is has a backlog that is not usual.
-        usual_rate = min(math.log(rate), float(known.odds.log_capacity[known.row]) + math.log(_USUALLY_FULL))
-        usual_s = float(known.odds.latency_s(np.array([usual_rate]))[known.row, 0])
-        usual_s = max(usual_s, 2.0 * latest.configuration.commit_interval_s if not self.continuous else 0.0)
-        excess = max(0.0, latest.backlog_records - 1.25 * rate * usual_s)
+        excess = self._excess(latest, known, rate)
         down_s = self._trouble.down_left_s(latest) if latest.status is JobStatus.DOWN else 0.0
         # What is left of a failure may be less than a backlog: it is over when latencies have been usual for a while.
         recovering = self._watch.is_on or excess > 0.0 or down_s > 0.0
@@ -504,6 +510,14 @@ class Tidewise:
             warmth=self._model.recovery.warmth(_FAILURE, self._trouble.works_s(situation.now_s)),
             failed_s=None if failed_s is None else self.unseen_s + failed_s,
         )
+
+    def _excess(self, latest: Observation, known: _Known, rate: float) -> float:
+        """How many records wait beyond those that always do."""
+        # Of a job that is not overloaded: whoever is has a backlog that is not usual.
+        usual_rate = min(math.log(rate), float(known.odds.log_capacity[known.row]) + math.log(_USUALLY_FULL))
+        usual_s = float(known.odds.latency_s(np.array([usual_rate]))[known.row, 0])
+        usual_s = max(usual_s, 2.0 * latest.configuration.commit_interval_s if not self.continuous else 0.0)
+        return max(0.0, latest.backlog_records - 1.25 * rate * usual_s)
 
     # The reply.
 

@@ -63,6 +63,8 @@ class Odds:
     """How long a recovery takes, by the same."""
     out_of_memory: Floats
     """One column."""
+    unproven: npt.NDArray[np.bool_]
+    """Rows of a kind that never ran."""
 
     def late(self, log_rates: Floats) -> Floats:
         """Chance that a second is late: rows x the shape of the rates."""
@@ -149,6 +151,7 @@ def odds(
         unrecovered_scores=np.maximum.accumulate(unrecovered_scores, axis=1),
         log_recovery=log_recovery,
         out_of_memory=model.memory.out_of_memory_probability(candidates, rate_per_s),
+        unproven=unproven,
     )
 
 

@@ -240,7 +240,7 @@ class Planner:
         lengths, turns = self._horizon.lengths_s, self._horizon.turns
         # Asked to earn as much as the first move is: or it would always look better to wait.
         costs = [
-            self._terms.asked(change) * cost
+            self._asked(change)[:, np.newaxis, np.newaxis] * cost
             for change, cost in zip(self._ways.changes, self._change_costs, strict=True)
         ]
         # Until a change has been prepared, what ran before goes on.
@@ -258,6 +258,10 @@ class Planner:
                 # As it looks a step before, when only the level at that step is known.
                 ahead[step] = ahead[step] @ turns[step - 1].T
         return ahead
+
+    def _asked(self, change: ChangeCost) -> Floats:
+        """How many times its own cost this change has to earn, row by row: to what never ran, the way back as well."""
+        return np.asarray(self._terms.asked(change) * (1.0 + self._odds.unproven), dtype=np.float64)
 
     def _late_by_gap_s(self, way: int) -> Floats:
         """Rows x steps x levels: late seconds by a stop for a change, its catching up included."""
@@ -298,13 +302,13 @@ class Planner:
             held = held + self._broken_cost(behind, hold_s)
             there = (held + lag_cost + self._change_cost(way, np.zeros_like(late_s))) @ chances
             # A change that only just pays is not made: what it earns is a guess, what it costs is not.
-            wanted = there + (self._terms.asked(change) - 1.0) * itself
+            wanted = there + (self._asked(change) - 1.0) * itself
             wanted = np.where(self._ways.reached(way, row), wanted, np.inf)
             if behind.failed_s is not None and change.gap_s > 0.0:
                 # A job that is getting over a failure is stopped again only to get over it in time, or sooner.
                 helps = self._broken(behind, hold_s) @ chances < broken - _HELPS
-                if self._is_too_late(behind):
-                    helps = hold_s @ chances < drained_s
+                if self._is_too_late(behind) or broken > 1.0 - _HELPS:
+                    helps = hold_s @ chances < drained_s if behind.is_behind else np.ones_like(helps)
                 wanted = np.where(helps, wanted, np.inf)
             wanted[row] = np.inf
             best = int(np.argmin(wanted))
