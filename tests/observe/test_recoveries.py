@@ -150,6 +150,24 @@ def test_what_is_late_because_more_arrived_or_by_a_change_is_no_failure() -> Non
     assert stop_between_two_reports(after=replace(ONE, executors=5)) == []
 
 
+def test_a_job_that_has_become_slower_has_not_failed() -> None:
+    # Batches that take longer than a report: in some of them nothing is done, and each is later than the one before.
+    before = [report(10.0 * step) for step in range(1, 31)]
+    slower = [
+        report(300.0 + 10.0 * step, processed_rate_per_s=done, backlog_records=1000.0, latency_p50_s=wait_s)
+        for step, (done, wait_s) in enumerate([(80.0, 1.6), (74.0, 2.2), (0.0, None), (140.0, 4.0), (0.0, None)], 1)
+    ]
+    calm = [report(10.0 * step, latency_p50_s=4.0) for step in range(36, 60)]
+    assert followed(RecoveryWatch(), [*before, *slower, *calm]) == []
+
+
+def test_a_job_whose_reports_always_go_up_and_down_has_not_failed() -> None:
+    lumpy = [report(10.0 * step, processed_rate_per_s=125.0 if step % 2 else 72.0) for step in range(1, 31)]
+    late = report(320.0, processed_rate_per_s=125.0, latency_p50_s=2.5)
+    calm = [report(10.0 * step) for step in range(33, 60)]
+    assert followed(RecoveryWatch(), [*lumpy, report(310.0, processed_rate_per_s=66.0), late, *calm]) == []
+
+
 @given(reports=st.lists(observations(), max_size=12), faults=st.lists(st.floats(-1e6, 1e6), max_size=3))
 def test_whatever_is_reported_nothing_breaks(reports: list[Observation], faults: list[float]) -> None:
     watch = RecoveryWatch()

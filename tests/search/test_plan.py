@@ -330,6 +330,19 @@ def test_a_change_whose_gap_costs_more_than_it_can_earn_is_not_made(
         assert cost[found.row] == min(cost)
 
 
+def test_a_kind_that_never_ran_has_to_earn_the_way_back_as_well() -> None:
+    rows = executors(1, 2)
+    odds = odds_of(rows, cost=[1.0, 0.5], capacity=[200.0, 200.0], steep=0.0)
+    horizon = horizon_of([[100.0]] * 3, [60.0, 60.0, 1200.0])
+    change = ChangeCost(mechanism=Mechanism.REDEPLOY, gap_s=11.0)
+    gap_cost = (11.0 - (2.0 - 0.5**0.1)) * 2.0
+    # What it earns is enough for the change, and one and a half times that, and not enough for twice that.
+    terms = replace(CALM, late_cost_per_s=0.5 * 1320.0 / (1.5 * CALM.asked(change) * gap_cost))
+    unproven = replace(odds, unproven=np.array([False, True]))
+    assert planner_of(odds, horizon, [change], terms).best(standing(0)).row == 1
+    assert planner_of(unproven, horizon, [change], terms).best(standing(0)).row == 0
+
+
 @_quick
 @given(
     down_s=st.floats(0.1, 300.0),
