@@ -37,7 +37,10 @@ from tidewise.experiments.measures import Summary
 from tidewise.policies import BestFixed
 
 NAME = "policies"
-_SEEDS = (5, 2)
+_SEEDS = (5, 5, 2)
+"""For ysb, for each of its variations, and for each other load."""
+_VARIED_BOUND = 1
+"""The bound of a variation is reckoned for this seed alone: it takes minutes."""
 _BOUND = "bound"
 
 
@@ -49,8 +52,8 @@ class Wanted:
     """Empty: all, as in the next two."""
     loads: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
-    seeds: tuple[int, int] = _SEEDS
-    """So many for ysb and its variations, and for each other load."""
+    seeds: tuple[int, int, int] = _SEEDS
+    """So many for ysb, for each of its variations, and for each other load."""
     hours: float | None = None
     elsewhere: tuple[str, ...] = ()
     """The policies of every load but ysb; none: as for ysb."""
@@ -72,7 +75,7 @@ class Wanted:
             ("elsewhere", self.elsewhere),
         )
         words = [f"--{name} {' '.join(chosen)}" for name, chosen in named if chosen]
-        words += [f"--seeds {self.seeds[0]} {self.seeds[1]}"] if self.seeds != _SEEDS else []
+        words += [" ".join(("--seeds", *map(str, self.seeds)))] if self.seeds != _SEEDS else []
         words += [f"--hours {self.hours:g}"] if self.hours is not None else []
         words += [" ".join(("--bound", *self.bound))] if self.bound is not None else []
         return "".join(f" {word}" for word in words)
@@ -96,7 +99,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=int,
         default=list(_SEEDS),
-        help=f"how many for {MAIN} and its variations; for others",
+        help=f"how many for {MAIN}, for each of its variations, and for each other load",
     )
     group.add_argument("--hours", type=float, default=None, help="shorter runs, for a trial (default: 18)")
     group.add_argument("--elsewhere", nargs="+", default=[], help="the policies of every load but ysb (default: all)")
@@ -113,8 +116,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def wanted_of(options: argparse.Namespace) -> Wanted:
     """The options as they were given."""
-    if not 1 <= len(options.seeds) <= 2 or min(options.seeds) < 1:
-        raise BadInputError("--seeds takes one or two numbers: for ysb and its variations, and for each other load")
+    seeds = options.seeds
+    if not 1 <= len(seeds) <= len(_SEEDS) or min(seeds) < 1:
+        raise BadInputError("--seeds takes one to three numbers: for ysb, for its variations, and for each other load")
     known = [world.name for world in WORLDS]
     for name in options.worlds:
         if name not in known:
@@ -123,7 +127,7 @@ def wanted_of(options: argparse.Namespace) -> Wanted:
         worlds=tuple(options.worlds),
         loads=tuple(options.loads),
         policies=tuple(options.policies),
-        seeds=(options.seeds[0], options.seeds[-1]),
+        seeds=(seeds[0], seeds[min(1, len(seeds) - 1)], seeds[-1]),
         hours=options.hours,
         elsewhere=tuple(options.elsewhere),
         bound=None if options.bound is None else tuple(options.bound),
@@ -149,6 +153,7 @@ def measure(traces: Path | None, wanted: Wanted = Wanted()) -> str:  # noqa: B00
             for scene in scenes
             if wanted.bound is None or scene.load in wanted.bound
             for one in _statics(figures[scene.plan])
+            if not scene.varied or one.record.seed == _VARIED_BOUND
             if (task := bound_task(scene, one))
         ]
         bounds = find_bounds(tasks, spread=spread, again=_BOUND in wanted.again, tell=_tell) if tasks else {}
@@ -224,7 +229,9 @@ def _cells(scene: Scene, wanted: Wanted) -> list[Cell]:
             raise BadInputError(f"there is no policy {policy!r}{did_you_mean(policy, scene.policies)}")
     chosen = [one for one in scene.policies if not some or one in {*some, BASELINE_POLICY}]
     ordered = sorted(chosen, key=lambda policy: policy != OURS)
-    return cells_of(scene, ordered, range(1, 1 + wanted.seeds[0 if scene.load == MAIN or scene.varied else 1]))
+    many, of_a_variation, few = wanted.seeds
+    seeds = many if scene.load == MAIN else of_a_variation if scene.varied else few
+    return cells_of(scene, ordered, range(1, 1 + seeds))
 
 
 def _statics(aggregates: Sequence[Aggregate]) -> Iterator[Summary]:
@@ -253,10 +260,10 @@ def _informed(scene: Scene, aggregates: Sequence[Aggregate]) -> float | None:
 def _preface(wanted: Wanted, runs: int, wall_s: float) -> str:
     hours = DAY_S / 3600 if wanted.hours is None else wanted.hours
     return (
-        f"SIMULATED, all of it: {runs} runs of {hours:g} h, with {wanted.seeds[0]} seeds for `{MAIN}` and "
-        f"its variations and {wanted.seeds[1]} for every other load ({wall_s:.0f} s; runs that were kept are not in "
-        "that time). Everything is counted: drivers, double running, profiling and the controller; what executors took "
-        "alone stands in brackets. Good seconds: median latency within twice that of static, changes and failures "
+        f"SIMULATED, all of it: {runs} runs of {hours:g} h, with {wanted.seeds[0]} seeds for `{MAIN}`, "
+        f"{wanted.seeds[1]} for each of its variations (hindsight: seed {_VARIED_BOUND}) and {wanted.seeds[2]} for "
+        f"every other load ({wall_s:.0f} s; runs that were kept are not in that time). Everything is counted: drivers, "
+        "double running, profiling and the controller; what executors took alone stands in brackets. Good seconds: median latency within twice that of static, changes and failures "
         "included. The hindsight bound knows the load and the failures; it is the least that core-hours can be at the "
         "share of good seconds that the goal allows, with the mechanisms that tidewise may use. 'No worse quality': as "
         "many good seconds (to 0.05 points) and no more recoveries over 180 s; best-fixed and the bound are no rivals, "

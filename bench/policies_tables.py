@@ -156,11 +156,11 @@ def _mean(shares: Sequence[float | None]) -> float:
 
 
 def _over(summaries: Sequence[Summary], core_h: Mapping[int, float]) -> float | None:
-    """Core-hours over those of something else with the same seed; None as soon as one is missing."""
+    """Core-hours over those of something else, where it is known with the same seed; None where it never is."""
     ratios = [
         summary.all_in.core_h / core_h[summary.record.seed] for summary in summaries if core_h.get(summary.record.seed)
     ]
-    return float(np.mean(ratios)) if len(ratios) == len(summaries) else None
+    return float(np.mean(ratios)) if ratios else None
 
 
 def _below(summary: Summary, known: Known | None, scene: Scene) -> str | None:

@@ -27,16 +27,18 @@ def wanted(*given: str) -> Wanted:
 
 def test_only_all_of_it_is_written_to_the_page() -> None:
     assert wanted().is_whole
-    assert wanted("--seeds", "7", "3", "--keep", "x").is_whole
+    assert wanted("--seeds", "7", "5", "3", "--keep", "x").is_whole
     for less in (["--seeds", "4"], ["--hours", "2"], ["--bound"], ["--loads", "ysb"], ["--policies", "ds2"]):
         assert not wanted(*less).is_whole
     assert not wanted("--worlds", "spark-local").is_whole
 
 
-def test_one_number_of_seeds_is_for_all_loads() -> None:
-    assert wanted("--seeds", "3").seeds == (3, 3)
-    with pytest.raises(BadInputError, match="one or two"):
-        wanted("--seeds", "1", "2", "3")
+def test_the_last_number_of_seeds_is_for_all_other_loads() -> None:
+    assert wanted("--seeds", "3").seeds == (3, 3, 3)
+    assert wanted("--seeds", "5", "1").seeds == (5, 1, 1)
+    assert wanted("--seeds", "5", "3", "1").options == " --seeds 5 3 1"
+    with pytest.raises(BadInputError, match="one to three"):
+        wanted("--seeds", "1", "2", "3", "4")
 
 
 def test_what_is_not_there_is_told_before_anything_runs(tmp_path: Path) -> None:
@@ -50,7 +52,7 @@ def test_what_is_not_there_is_told_before_anything_runs(tmp_path: Path) -> None:
 
 
 BRIEF = Wanted(
-    worlds=("spark-local",), loads=("constant",), policies=("reactive",), seeds=(1, 1), hours=0.1, master="none"
+    worlds=("spark-local",), loads=("constant",), policies=("reactive",), seeds=(1, 1, 1), hours=0.1, master="none"
 )
 
 BOUND = Bound(
@@ -87,7 +89,7 @@ def test_what_has_ended_is_kept_and_only_what_is_missing_is_run(
     told.clear()
     assert rows(measure(None, brief)) == rows(first)
     assert not [sentence for sentence in told if "on now" in sentence]
-    measure(None, replace(brief, policies=("ds2",), seeds=(2, 2), bound=()))
+    measure(None, replace(brief, policies=("ds2",), seeds=(2, 2, 2), bound=()))
     more = {"constant-static-2", "constant-ds2-1", "constant-ds2-2"}
     assert set(runs(tmp_path)) == {*kept, *more}
     assert {name: runs(tmp_path)[name] for name in kept} == kept
