@@ -263,11 +263,12 @@ def _preface(wanted: Wanted, runs: int, wall_s: float) -> str:
         f"SIMULATED, all of it: {runs} runs of {hours:g} h, with {wanted.seeds[0]} seeds for `{MAIN}`, "
         f"{wanted.seeds[1]} for each of its variations (hindsight: seed {_VARIED_BOUND}) and {wanted.seeds[2]} for "
         f"every other load ({wall_s:.0f} s; runs that were kept are not in that time). Everything is counted: drivers, "
-        "double running, profiling and the controller; what executors took alone stands in brackets. Good seconds: median latency within twice that of static, changes and failures "
-        "included. The hindsight bound knows the load and the failures; it is the least that core-hours can be at the "
-        "share of good seconds that the goal allows, with the mechanisms that tidewise may use. 'No worse quality': as "
-        "many good seconds (to 0.05 points) and no more recoveries over 180 s; best-fixed and the bound are no rivals, "
-        "as they know what is to come. Means over the seeds, least to most in brackets; `≥`: cut off. All loads but "
+        "double running, profiling and the controller; what executors took alone stands in brackets. Good seconds: "
+        "median latency within twice that of static, changes and failures included. The hindsight bound knows the load "
+        "and the failures; it is the least that core-hours can be at the share of good seconds that the goal allows, "
+        "with the mechanisms that tidewise may use. 'No worse quality': as many good seconds (to 0.05 points) and no "
+        "more recoveries over 180 s; best-fixed and the bound are no rivals, as they know what is to come. Means over "
+        "the seeds, least to most in brackets; `≥`: cut off. All loads but "
         f"`{MAIN}` and `tsw` are brought to the peak of `{MAIN}`."
     )
 
