@@ -25,6 +25,7 @@ from tidewise.core import (
     format_duration,
 )
 from tidewise.core.checks import require, require_finite, require_text
+from tidewise.core.recovery import CALM_S
 from tidewise.observe import RecoveryWatch
 from tidewise.policies.calibration import Calibration
 from tidewise.policies.change_pain import ChangePain
@@ -58,7 +59,7 @@ _NEAR_STEPS, _OF_NO_USE = 5, 0.5
 _RATE_STEP, _SLOWER_STEP, _WIDER_STEP, _LEARNT_STEP, _LISTED_STEP, _CPU_STEP = 0.1, 0.05, 0.1, 0.05, 0.2, 0.25
 _RESOLUTION = 0.4
 """A recovery is known to about this share of a report's window."""
-_UNRECOVERED = 5.5
+_UNRECOVERED = 7.5
 """A recovery that takes too long costs as much as so many of the promised length in late seconds."""
 _USUALLY_FULL = 0.8
 _LEAST_RATE = 1e-6
@@ -141,6 +142,7 @@ class Tidewise:
     _capacities: tuple[tuple[int, int], dict[Configuration, tuple[float, float]]] = field(
         init=False, repr=False, compare=False, default_factory=lambda: ((-1, -1), {})
     )
+    _recovers_until_s: float = field(init=False, repr=False, compare=False, default=-math.inf)
     _caught_up_s: float | None = field(init=False, repr=False, compare=False, default=None)
     _known: _Known | None = field(init=False, repr=False, compare=False, default=None)
 
@@ -500,8 +502,11 @@ class Tidewise:
         latest = situation.latest
         excess = self._excess(latest, known, rate)
         down_s = self._trouble.down_left_s(latest) if latest.status is JobStatus.DOWN else 0.0
-        # What is left of a failure may be less than a backlog: it is over when latencies have been usual for a while.
-        recovering = self._watch.is_on or excess > 0.0 or down_s > 0.0
+        # What is left of a failure may be less than a backlog: it is over when latencies have been usual for a while,
+        # also where the job was moved to get over it, which ends what the watch follows.
+        if self._watch.is_on or excess > 0.0 or down_s > 0.0:
+            self._recovers_until_s = latest.time_s + CALM_S
+        recovering = latest.time_s - latest.window_s <= self._recovers_until_s
         failed_s = self._trouble.failed_s(situation.now_s) if recovering else None
         return Behind(
             row=known.row,
