@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 
 from pydantic import JsonValue
 
-from bench.policies_plans import OURS, Scene
+from bench.policies_plans import MAIN, OURS, Scene
 from tidewise.core import BadInputError
 from tidewise.experiments import Aggregate, Experiment, compare, run_experiment
 from tidewise.experiments.bound import Quality, hindsight_bound
@@ -154,6 +154,9 @@ class Known:
     """Bad seconds that the quality leaves."""
     changes: int
     keeps_quality: bool
+    achieved_core_h: float | None = None
+    """What the cheapest sequence takes that was seen to keep quality and promises in the simulator; None: not asked for,
+    or none was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +166,8 @@ class BoundTask:
     scene: Scene
     seed: int
     quality: Quality
+    achieve: bool
+    """Whether a sequence that can be done is looked for as well."""
     file: Path
 
     @property
@@ -179,14 +184,15 @@ def quality_of(scene: Scene, static: Summary) -> Quality | None:
 
 
 def bound_task(scene: Scene, static: Summary) -> BoundTask | None:
-    """The bound at what the goal allows; None: static had no output."""
+    """The bound at what the goal allows, and on the main load how near it can be come to; None: static had no output."""
     quality = quality_of(scene, static)
     if quality is None:
         return None
-    seed = static.record.seed
+    seed, achieve = static.record.seed, scene.load == MAIN
     experiment = OneRun(scene.plan, policy=BASELINE_POLICY, seed=seed)
-    key = digest_of(experiment.plan, experiment.ground(scene.load), asdict(quality))
-    return BoundTask(scene=scene, seed=seed, quality=quality, file=scene.plan.parent / f"bound-{seed}-{key}.json")
+    key = digest_of(experiment.plan, experiment.ground(scene.load), asdict(quality), achieve)
+    file = scene.plan.parent / f"bound-{seed}-{key}.json"
+    return BoundTask(scene=scene, seed=seed, quality=quality, achieve=achieve, file=file)
 
 
 def find_bounds(
@@ -216,6 +222,7 @@ def _find(task: BoundTask) -> None:
         seed=task.seed,
         mechanisms=task.scene.world.mechanisms,
         decide_every_s=experiment.plan.control.decide_every,
+        achieve=task.achieve,
     )
     known = Known(
         at_least_core_h=found.at_least,
@@ -226,6 +233,7 @@ def _find(task: BoundTask) -> None:
         allowed_s=task.quality.bad_s,
         changes=found.changes,
         keeps_quality=found.keeps_quality,
+        achieved_core_h=None if found.achieved is None else found.achieved.core_hours,
     )
     write_whole(task.file, [json.dumps(asdict(known))])
 

@@ -130,20 +130,31 @@ def test_what_was_not_measured_is_not_called_reached() -> None:
     assert told["core-h over hindsight at most 1.25"] == "not measured"
 
 
+KNOWN = Known(
+    at_least_core_h=86.0,
+    reached_core_h=90.0,
+    gib_h=1.0,
+    cost=1.0,
+    bad_s=900.0,
+    allowed_s=1000.0,
+    changes=7,
+    keeps_quality=True,
+)
+
+
 def test_the_bound_stands_below_the_policies() -> None:
-    known = Known(
-        at_least_core_h=86.0,
-        reached_core_h=90.0,
-        gib_h=1.0,
-        cost=1.0,
-        bad_s=900.0,
-        allowed_s=1000.0,
-        changes=7,
-        keeps_quality=True,
-    )
-    rows = policies_table(replace(result(), bounds=(known,))).splitlines()
+    rows = policies_table(replace(result(), bounds=(KNOWN,))).splitlines()
     assert rows[-1].startswith("| *hindsight bound* | ≥ 86.0 | 0.20 |")
     assert len({row.count("|") for row in rows}) == 1
+
+
+def test_hindsight_as_it_can_be_done_is_told_where_it_was_found_with_every_seed() -> None:
+    done = replace(KNOWN, achieved_core_h=103.2)
+    told = policies_table(replace(result(), bounds=(done, replace(KNOWN, achieved_core_h=94.6))))
+    row = next(line for line in told.splitlines() if "as it can be done" in line)
+    assert row.startswith("| *hindsight, as it can be done* | 99 | 0.23 |")
+    assert " | 1.15 | " in row  # of the bound
+    assert "as it can be done" not in policies_table(replace(result(), bounds=(done, KNOWN)))
 
 
 def test_a_constant_that_is_the_same_with_every_seed_stands_beside_the_policies() -> None:
