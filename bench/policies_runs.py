@@ -155,8 +155,8 @@ class Known:
     changes: int
     keeps_quality: bool
     achieved_core_h: float | None = None
-    """What the cheapest sequence takes that was seen to keep quality and promises in the simulator; None: not asked for,
-    or none was found."""
+    """What the cheapest sequence takes that was seen to keep quality and promises in the simulator; None: none was
+    found, or asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,10 @@ def quality_of(scene: Scene, static: Summary) -> Quality | None:
 
 
 def bound_task(scene: Scene, static: Summary) -> BoundTask | None:
-    """The bound at what the goal allows, and on the main load how near it can be come to; None: static had no output."""
+    """The bound at what the goal allows; on the main load, how near one can come to it too.
+
+    None: static had no output.
+    """
     quality = quality_of(scene, static)
     if quality is None:
         return None
