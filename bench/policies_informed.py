@@ -1,10 +1,11 @@
 """What nobody goes below who knows the load to the second but not the failures: the hindsight bound without luck.
 
 Hindsight is small when no failure comes, or a short one. Whoever does not know that has to be able to get over one at
-any second. This is reckoned, not simulated: the fewest core-hours of any sequence of cores, chosen with the whole load
-known, that expects no more bad seconds than the goal allows and, among all failures of the benchmark, half of one
-recovery that takes too long. It errs to the good: a job is warm at once, memory is never felt, every change takes its
-median, what is done again after a failure is what it is on average with the shortest commit interval, and bad seconds
+any second, or to be moved to where it can as soon as it is known how long this one was. This is reckoned, not
+simulated: the fewest core-hours of any sequence of cores, chosen with the whole load known, that expects no more bad
+seconds than the goal allows and, among all failures of the benchmark, half of one recovery that takes too long. It errs
+to the good: a job is warm at once, memory is never felt, every change takes its median, a job is moved the moment it is
+up again, what is done again after a failure is what it is on average with the shortest commit interval, and bad seconds
 are those of a load that is as low as it gets in the minutes that follow.
 
 Both limits are put at a price (Lagrange): whatever the prices, the least that a sequence costs, less what is allowed at
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from tidewise.core import ConfigurationSpace, Mechanism
 from tidewise.engines.simulator import SimulatorProfile
@@ -36,7 +37,9 @@ _ENDS_S = 5.0
 _FOLLOWING = 4
 """In steps: how long a load is looked at after a failure."""
 _FULLEST = 0.99
-_LUCKS = np.exp(ndtri((np.arange(200) + 0.5) / 200))
+_LUCKS = np.linspace(-3.0, 4.0, 71)
+"""Of how long failures last, in spreads of its logarithm: between two of them, all are as the shorter one."""
+_CHANCES = np.diff(ndtr(_LUCKS)) / np.diff(ndtr(_LUCKS)).sum()
 _FIRST_PRICES = (50.0, 5e5)
 """In core-seconds: of a bad second, and of a recovery that takes too long; where the search begins."""
 _TRIES = 80
@@ -72,12 +75,17 @@ class Course:
     """Step by step, for every number of cores: what is expected to go wrong."""
 
     cores: Floats
-    bad_s: Floats
-    """Steps x cores: by failures, and by a load that is more than they can do."""
-    broken: Floats
-    """Steps x cores: recoveries that take too long."""
+    overloaded_s: Floats
+    """Steps x cores: bad by a load that is more than they can do."""
     changed_bad_s: Floats
     """Steps x cores: by a change to so many."""
+    failures_per_step: float
+    failed_bad_s: Floats
+    """Steps x cores x lengths of a failure: by one that is got over with what runs."""
+    too_long: Floats
+    """The same: the share of these that take too long."""
+    moved_bad_s: Floats
+    """The same: by one after which the job is moved to so many; endless where that takes too long as well."""
     start: int
     """Which of the numbers of cores it begins with."""
 
@@ -100,26 +108,37 @@ class Course:
         # By so much later than at rest may output come, for a second to be good and a recovery to be over.
         slack_s = max(0.0, quality.limit_s - profile.latency.at_rest_s)
         again_s = 0.5 * min(space.commit_interval_s) if failure.replays else 0.0
-        each_s = failure.downtime_s * _LUCKS**failure.downtime_spread_share
         steps = len(rates_per_s) // _STEP_S
         means = rates_per_s[: steps * _STEP_S].reshape(steps, _STEP_S).mean(axis=1)
-        per_step = failures / steps
-        load = means[:, np.newaxis] / able_per_s
         spare = 1.0 - np.minimum(_least_of_the_next(means)[:, np.newaxis] / able_per_s, _FULLEST)
-        down_s = float(np.maximum(0.0, each_s - slack_s).mean())
+        gap_s = profile.mechanisms[Mechanism.REDEPLOY].gap_s
+        down_s = failure.downtime_s * np.exp(_LUCKS[:-1] * failure.downtime_spread_share)
         longest_s = longest_down_s(
             rates_per_s, able_per_s, again_s=again_s, stands_s=failure.detection_s, limit_s=limit_s
         )
-        longest_s += slack_s
+        longest_s = longest_s[..., np.newaxis] + slack_s
         luck = np.log(np.maximum(longest_s, 1e-9) / failure.downtime_s) / failure.downtime_spread_share
-        gap_s = max(0.0, profile.mechanisms[Mechanism.REDEPLOY].gap_s - slack_s)
+        moved_bad_s = np.maximum(0.0, down_s + gap_s - slack_s) / spare[..., np.newaxis]
         return cls(
             cores=cores,
-            bad_s=per_step * down_s / spare + np.where(load >= 1.0, float(_STEP_S), 0.0),
-            broken=per_step * ndtr(-luck),
-            changed_bad_s=gap_s / spare,
+            overloaded_s=np.where(means[:, np.newaxis] >= able_per_s, float(_STEP_S), 0.0),
+            changed_bad_s=max(0.0, gap_s - slack_s) / spare,
+            failures_per_step=failures / steps,
+            failed_bad_s=np.maximum(0.0, down_s - slack_s) / spare[..., np.newaxis],
+            too_long=np.clip((_LUCKS[1:] - luck) / np.diff(_LUCKS), 0.0, 1.0),
+            moved_bad_s=np.where(down_s + gap_s <= longest_s, moved_bad_s, np.inf),
             start=int(np.argmin(np.abs(cores - start_cores))),
         )
+
+    @property
+    def bad_s(self) -> Floats:
+        """Steps x cores: by overload and failures, where the job is not moved after them."""
+        return np.asarray(self.overloaded_s + self.failures_per_step * (self.failed_bad_s @ _CHANCES), dtype=np.float64)
+
+    @property
+    def broken(self) -> Floats:
+        """Steps x cores: recoveries that take too long, where the job is not moved."""
+        return np.asarray(self.failures_per_step * (self.too_long @ _CHANCES), dtype=np.float64)
 
     def at_least(self, *, bad_s: float, broken: float) -> float:
         """The mean cores below which no sequence expects so few bad seconds and broken recoveries."""
@@ -134,15 +153,23 @@ class Course:
             method="Nelder-Mead",
             options={"maxfev": _TRIES, "xatol": 0.02, "fatol": 1.0},
         )
-        return -float(found.fun) / (len(self.bad_s) * _STEP_S)
+        return -float(found.fun) / (len(self.overloaded_s) * _STEP_S)
 
     def _least_cost(self, bad_price: float, broken_price: float) -> float:
-        """Core-seconds and what goes wrong, at these prices, of the sequence that costs least."""
-        held = self.cores * _STEP_S + bad_price * self.bad_s + broken_price * self.broken
+        """Core-seconds and what goes wrong, at these prices, of the sequence that costs least.
+
+        A sequence is a plan for whatever fails, and for however long it does: a job that has failed stays as it is, or
+        is moved to where what follows costs least.
+        """
+        held = self.cores * _STEP_S + bad_price * self.overloaded_s
         changed = bad_price * self.changed_bad_s
+        stayed = bad_price * self.failed_bad_s + broken_price * self.too_long
+        moved = bad_price * self.moved_bad_s
         ahead = np.zeros(len(self.cores))
         for step in reversed(range(len(held))):
-            ahead += held[step]
+            elsewhere = (moved[step] + ahead[:, np.newaxis]).min(axis=0) - ahead[:, np.newaxis]
+            failed = np.minimum(stayed[step], elsewhere) @ _CHANCES
+            ahead += held[step] + self.failures_per_step * failed
             np.minimum(ahead, (ahead + changed[step]).min(), out=ahead)
         return float(ahead[self.start])
 
