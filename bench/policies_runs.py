@@ -19,8 +19,8 @@ from typing import Protocol, TypeVar
 
 from pydantic import JsonValue
 
-from bench.policies_plans import MAIN, OURS, Scene
-from tidewise.core import BadInputError
+from bench.policies_plans import OURS, Scene
+from tidewise.core import BadInputError, Mechanism
 from tidewise.experiments import Aggregate, Experiment, compare, run_experiment
 from tidewise.experiments.bound import Quality, hindsight_bound
 from tidewise.experiments.comparison import BASELINE_POLICY, run_name
@@ -184,14 +184,14 @@ def quality_of(scene: Scene, static: Summary) -> Quality | None:
 
 
 def bound_task(scene: Scene, static: Summary) -> BoundTask | None:
-    """The bound at what the goal allows; on the main load, how near one can come to it too.
+    """The bound at what the goal allows, and how near one can come to it; None: static had no output.
 
-    None: static had no output.
+    How near is not asked where executors join and leave: no sequence that was found there comes near what policies do.
     """
     quality = quality_of(scene, static)
     if quality is None:
         return None
-    seed, achieve = static.record.seed, scene.load == MAIN
+    seed, achieve = static.record.seed, scene.world.mechanisms == (Mechanism.REDEPLOY,)
     experiment = OneRun(scene.plan, policy=BASELINE_POLICY, seed=seed)
     key = digest_of(experiment.plan, experiment.ground(scene.load), asdict(quality), achieve)
     file = scene.plan.parent / f"bound-{seed}-{key}.json"

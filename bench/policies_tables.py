@@ -46,6 +46,8 @@ class Line:
     """The longest recovery of each run."""
     over_bound: float | None
     """Core-hours over those of the hindsight bound; None: not known."""
+    over_done: float | None
+    """Core-hours over those of hindsight as it can be done; None: that was not found with every seed, or not asked."""
     over_fixed: float | None
     """Core-hours over those of best-fixed; None: there is none."""
 
@@ -125,6 +127,7 @@ def _line(
     against = {summary.record.seed: summary for summary in static.summaries}
     beside = {summary.record.seed: summary.all_in.core_h for summary in (fixed.summaries if fixed else ())}
     least = {seed: known.at_least_core_h for seed, known in bounds.items() if math.isfinite(known.at_least_core_h)}
+    done = {seed: known.achieved_core_h for seed, known in bounds.items() if known.achieved_core_h is not None}
     gone = [100 * (summary.good_share - against[summary.record.seed].good_share) for summary in one.summaries]
     return Line(
         policy=one.policy,
@@ -142,6 +145,7 @@ def _line(
         recoveries=sum(len(summary.recoveries) for summary in one.summaries),
         longest=one.spread(lambda summary: summary.recovery_max_s),
         over_bound=_over(one.summaries, least),
+        over_done=_over(one.summaries, done) if len(done) == len(bounds) else None,
         over_fixed=_over(one.summaries, beside),
     )
 
@@ -340,8 +344,10 @@ def goals_table(world: World, results: Sequence[Result]) -> str:
 
 
 def _goals(where: str, ours: Line, goals: Goals) -> list[list[str]]:
+    done = None if ours.over_done is None else goals.over_bound
     limits: list[tuple[str, float | None, float | None, str]] = [
-        ("core-h over hindsight at most", goals.over_bound, ours.over_bound, ".2f"),
+        ("core-h over the hindsight bound at most", goals.over_bound, ours.over_bound, ".2f"),
+        ("core-h over hindsight as it can be done at most", done, ours.over_done, ".2f"),
         ("core-h over best-fixed at most", goals.over_fixed, ours.over_fixed, ".2f"),
         ("core-h of static at most", goals.core_share, ours.core_share, ".2f"),
         ("GiB-h of static at most", goals.gib_share, ours.gib_share, ".2f"),
