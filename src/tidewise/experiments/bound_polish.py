@@ -42,7 +42,9 @@ def polished(
     """
     random = np.random.default_rng(seed)
     best = found
-    for _ in range(tries if len(best.stages) > 1 else 0):
+    for _ in range(tries):
+        if len(best.stages) == 1:
+            break  # it has become one that is never changed
         stages = list(best.stages)
         for _ in range(int(random.choice(_TOGETHER))):
             _vary(stages, random, step_s=step_s, executors=executors)
