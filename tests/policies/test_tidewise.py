@@ -322,6 +322,110 @@ def test_a_job_that_was_moved_to_get_over_a_failure_is_left_there_until_it_has_b
     assert changed_s - late[-1].time_s > CALM_S >= 3 * WINDOW_S
 
 
+REDEPLOYS = space_of(mechanisms=[Mechanism.REDEPLOY])
+
+
+def come_up(
+    history: list[Observation], *, backlog_records: float, executors: int, rate_per_s: float, seconds: float = 60.0
+) -> list[Observation]:
+    """The same, and then what waits is worked off by all that they can do."""
+    capacity = executors * PER_EXECUTOR
+    after = []
+    for seen in steady(executors, rate_per_s, seconds=seconds, start_s=history[-1].time_s):
+        backlog_records = max(0.0, backlog_records - (capacity - rate_per_s) * WINDOW_S)
+        wait_s = max(seen.latency_p50_s or 0.0, backlog_records / capacity)
+        after.append(
+            replace(
+                seen,
+                processed_rate_per_s=capacity if backlog_records else rate_per_s,
+                busy_share=1.0 if backlog_records else seen.busy_share,
+                backlog_records=backlog_records,
+                latency_p50_s=wait_s,
+                latency_p95_s=2.0 * wait_s,
+                latency_p99_s=3.0 * wait_s,
+            )
+        )
+    return history + after
+
+
+def decisions(history: list[Observation], *, changed_s: float | None, from_s: float) -> list[Decision]:
+    """What is decided at each report from then on, where the job can only be redeployed."""
+    policy = Tidewise(mechanism=Mechanism.REDEPLOY)
+    made = []
+    for count, observation in enumerate(history, start=1):
+        policy.learn(observation)
+        if observation.time_s > from_s:
+            situation = at_its_end(
+                history[:count],
+                forecast=expected(observation.load_per_s, observation.time_s),
+                space=REDEPLOYS,
+                last_change_finished_at_s=changed_s,
+                last_change_mechanism=None if changed_s is None else Mechanism.REDEPLOY,
+            )
+            made.append(policy.decide(situation))
+    return made
+
+
+def test_a_change_that_followed_a_failure_that_was_over_is_rested_after_as_any_other() -> None:
+    failed_once = come_up(
+        failed(steady(8), seconds=10.0), backlog_records=20_000.0, executors=8, rate_per_s=2000.0, seconds=120.0
+    )
+    changed_s = failed_once[-1].time_s
+    history = failed_once + steady(16, seconds=60.0, start_s=changed_s)
+    made = decisions(history, changed_s=changed_s, from_s=changed_s)
+    assert {decision.reason.code for decision in made} == {"settling"}
+
+
+@pytest.mark.parametrize("changed_s", [None, 500.0])
+def test_a_failure_that_lasts_too_long_is_helped_also_shortly_after_a_change(changed_s: float | None) -> None:
+    down = failed(steady(8, 5000.0), seconds=65.0)
+    history = come_up(down, backlog_records=5000.0 * 75.0, executors=8, rate_per_s=5000.0)
+    made = decisions(history, changed_s=changed_s, from_s=down[-1].time_s)
+    moved = [decision for decision in made if isinstance(decision, Reconfigure)]
+    assert moved[0].target.executors > 8
+    assert moved[0].reason.code == "drains"
+
+
+def test_a_failure_counts_once_whatever_it_looks_like_and_overload_is_none() -> None:
+    calm = steady(6)
+    stalls = [
+        replace(calm[-1], time_s=600.0 + WINDOW_S * number, processed_rate_per_s=0.0, backlog_records=1e4 * number)
+        for number in range(1, 13)
+    ]
+    full = [
+        replace(seen, input_rate_per_s=3.0 * seen.processed_rate_per_s, backlog_records=1e4 * number, busy_share=1.0)
+        for number, seen in enumerate(steady(6, 6000.0, start_s=600.0), start=1)
+    ]
+
+    def seen_to_fail(history: list[Observation]) -> float:
+        return taught(history)._trouble.failures_per_s
+
+    once = seen_to_fail(failed(calm, seconds=120.0))
+    assert seen_to_fail(failed([*calm, *stalls], seconds=60.0)) == pytest.approx(once)
+    assert seen_to_fail([*calm, *full]) < 0.7 * once
+
+
+def test_a_failure_that_no_report_saw_is_counted() -> None:
+    dip = report(time_s=605.0, window_s=WINDOW_S, executors=6, rate_per_s=2000.0, latency_s=0.43)
+    dip = replace(dip, processed_rate_per_s=500.0, backlog_records=7500.0)
+    late = replace(
+        dip,
+        time_s=610.0,
+        processed_rate_per_s=3500.0,
+        backlog_records=0.0,
+        latency_p50_s=3.0,
+        latency_p95_s=4.0,
+        latency_p99_s=5.0,
+    )
+    after = steady(6, seconds=30.0, start_s=610.0)
+    shown = taught([*steady(6), dip, late, *after])._trouble
+    assert (
+        shown.failures_per_s
+        > 1.3 * taught([*steady(6), *steady(6, seconds=40.0, start_s=600.0)])._trouble.failures_per_s
+    )
+    assert shown.failed_s(640.0) == pytest.approx(640.0 - 602.5)
+
+
 def test_after_a_change_without_a_gap_it_does_not_rest() -> None:
     history = steady(20)
     policy = taught(history)
@@ -421,10 +525,12 @@ def slow(history: list[Observation], *, seconds: float, executors: int | None = 
     ]
 
 
-def widened(history: list[Observation], *, changed_s: float | None = None) -> float:
+def widened(
+    history: list[Observation], *, changed_s: float | None = None, mechanism: Mechanism = Mechanism.REDEPLOY
+) -> float:
     """By how much margins are widened by reports that come after the first ten minutes, with a decision at each.
 
-    changed_s: when a change ended that had stopped the job.
+    changed_s: when a change ended.
     """
     policy, told = Tidewise(), 1.0
     for count, observation in enumerate(history, start=1):
@@ -435,7 +541,7 @@ def widened(history: list[Observation], *, changed_s: float | None = None) -> fl
             history[:count],
             forecast=expected(2000.0, observation.time_s),
             last_change_finished_at_s=None if changed_s is None or changed_s > observation.time_s else changed_s,
-            last_change_mechanism=Mechanism.REDEPLOY,
+            last_change_mechanism=mechanism,
         )
         decision = policy.decide(situation)
         told = float(str(decision.reason.evidence.get("calibration", told)))
@@ -481,8 +587,9 @@ def test_latencies_of_a_job_that_catches_up_with_a_change_do_not_widen_the_margi
     ended_s = before[-1].time_s
     catching_up = [replace(each, backlog_records=1e6) for each in slow(before, seconds=180.0)[len(before) :]]
     assert widened([*before, *catching_up], changed_s=ended_s) == 1.0
-    # Without a change nothing explains them; nor do they when the job has caught up.
+    # Without a change that stopped the job nothing explains them; nor when the job has caught up.
     assert widened([*before, *catching_up]) > 1.5
+    assert widened([*before, *catching_up], changed_s=ended_s, mechanism=Mechanism.LIVE) > 1.5
     assert widened(slow(before, seconds=180.0), changed_s=ended_s) > 1.5
 
 

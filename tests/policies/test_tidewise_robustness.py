@@ -529,6 +529,22 @@ def test_a_job_whose_latencies_are_not_usual_yet_is_not_stopped_again_though_not
     assert planner.best(replace(behind(2, 0.0), failed_s=200.0)).mechanism is Mechanism.REDEPLOY
 
 
+def test_being_slow_to_recover_costs_less_where_a_change_can_bring_more_executors() -> None:
+    rows = [START.with_executors(count) for count in (2, 4, 16, 32)]
+    terms = replace(TERMS, recovery_limit_s=180.0, shows_s=15.0, rescued_s=90.0, unseen_s=20.0)
+
+    def cost_of_slow(*changes: ChangeCost) -> float:
+        ways = Ways(Candidates.listing(rows), changes)
+        odds = odds_of(rows, each_per_s=10_000.0)
+        odds = replace(odds, boosted_log_capacity=odds.log_capacity)
+        planner = Planner(odds, horizon_of(19_000.0), ways, [change.gap_s for change in changes], terms)
+        return float(planner._per_s[0, 0, 0])
+
+    restart = ChangeCost(mechanism=Mechanism.QUERY_RESTART, gap_s=2.0)
+    assert cost_of_slow(REDEPLOY) < 0.9 * cost_of_slow(restart)
+    assert cost_of_slow(restart, REDEPLOY) == pytest.approx(cost_of_slow(REDEPLOY))
+
+
 def test_a_longer_gap_is_never_the_better_way_to_the_same_place() -> None:
     longer = ChangeCost(mechanism=Mechanism.OPERATOR_UPGRADE, gap_s=120.0)
     planner = planner_of(horizon_of(20_000.0, later=2.5), [REDEPLOY, longer])

@@ -46,6 +46,8 @@ class _Failure:
     at_s: float
     configuration: Configuration
     rate_per_s: float
+    missed: bool
+    """Whether the job was up again before a report could tell that it was down."""
 
 
 class RecoveryWatch:
@@ -53,9 +55,9 @@ class RecoveryWatch:
 
     Failures are told (`failed`), or found: the job is down though nobody asked for it; or what it gets done stays far
     behind what arrives over more than two commit intervals while its backlog grows; or it fell behind in one window,
-    though no more arrived than before, and then output came twice as late; and it did before none of these. A recovery
-    is over after `CALM_S` seconds at up to twice the latency from before. It is censored at `limit_s`, at the
-    next failure, and by a change that stops the job.
+    though no more arrived than before, and then output came twice as late. What goes on from one report to the next is
+    one failure. A recovery is over after `CALM_S` seconds at up to twice the latency from before. It is censored at
+    `limit_s`, at the next failure, and by a change that stops the job.
 
     Reports tell when output came; the definition asks how long what ARRIVED in a second waited. Output that came at t
     after a wait of w arrived at t - w; between two such points the waits lie on a line. So a recovery is known to about
@@ -75,6 +77,11 @@ class RecoveryWatch:
         """Whether a failure has not been got over yet."""
         return self._open is not None
 
+    @property
+    def missed_at_s(self) -> float | None:
+        """When the job failed that is not well yet, though no report saw it down; None: none did, or one has."""
+        return self._open.at_s if self._open is not None and self._open.missed else None
+
     def failed(self, kind: str, at_s: float) -> tuple[Recovered, ...]:
         """A failure that is known of; the recovery that it cuts short, where one was on."""
         if self._open is not None and self._open.kind == FOUND and self._reports and at_s <= self._reports[-1].time_s:
@@ -91,22 +98,15 @@ class RecoveryWatch:
         began_s = observation.time_s - observation.window_s
         if observation.status is JobStatus.CHANGING:
             ended = self._give_up(began_s)
-        first = self._first_sign(observation)
+        shown = observation.status is JobStatus.DOWN or self._has_stalled(observation)
+        first = observation if shown else self._stood_still(observation)
         if first is not None and not self._in_trouble and self._open is None:
-            self._begin(FOUND, first.time_s - first.window_s / 2.0)
+            self._begin(FOUND, first.time_s - first.window_s / 2.0, missed=not shown)
         self._in_trouble = first is not None
         self._reports.append(observation)
         while self._reports[0].time_s < observation.time_s - self._kept_s:
             self._reports.popleft()
         return ended + self._look(observation.time_s)
-
-    def _first_sign(self, observation: Observation) -> Observation | None:
-        """The report that is the first to show the trouble in which the job is; None where it is in none."""
-        if observation.status is JobStatus.CHANGING:
-            return None
-        if observation.status is JobStatus.DOWN or self._has_stalled(observation):
-            return observation
-        return self._stood_still(observation)
 
     def _stood_still(self, observation: Observation) -> Observation | None:
         """The report in which the job fell behind before output came twice as late: it was down between two reports."""
@@ -143,14 +143,16 @@ class RecoveryWatch:
         grew = observation.backlog_records > oldest.backlog_records
         return span_s >= needed_s and arrived > 0.0 and done < _STALL_SHARE * arrived and grew
 
-    def _begin(self, kind: str, at_s: float) -> None:
+    def _begin(self, kind: str, at_s: float, *, missed: bool = False) -> None:
         before = [report for report in self._reports if report.status is JobStatus.RUNNING and report.time_s <= at_s]
         if not before:
             return  # nothing is known of the job as it was
         latest = [report for report in before if report.time_s > before[-1].time_s - BEFORE_S]
         lasted_s = sum(report.window_s for report in latest)
         rate_per_s = sum(report.load_per_s * report.window_s for report in latest) / lasted_s
-        self._open = _Failure(kind=kind, at_s=at_s, configuration=latest[-1].configuration, rate_per_s=rate_per_s)
+        self._open = _Failure(
+            kind=kind, at_s=at_s, configuration=latest[-1].configuration, rate_per_s=rate_per_s, missed=missed
+        )
 
     def _look(self, now_s: float) -> tuple[Recovered, ...]:
         if self._open is None:

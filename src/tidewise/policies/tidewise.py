@@ -143,7 +143,10 @@ class Tidewise:
         init=False, repr=False, compare=False, default_factory=lambda: ((-1, -1), {})
     )
     _recovers_until_s: float = field(init=False, repr=False, compare=False, default=-math.inf)
+    _well_s: float = field(init=False, repr=False, compare=False, default=-math.inf)
     _caught_up_s: float | None = field(init=False, repr=False, compare=False, default=None)
+    _was_changing: bool = field(init=False, repr=False, compare=False, default=False)
+    _was_rescued: bool = field(init=False, repr=False, compare=False, default=False)
     _known: _Known | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
@@ -191,8 +194,12 @@ class Tidewise:
                 self._largest = observation.configuration
         was_on = self._watch.is_on
         recovered = self._watch.learn(observation)
-        if self._watch.is_on and not was_on and observation.status is not JobStatus.DOWN:
-            self._trouble.felt(observation.time_s - observation.window_s)
+        if self._watch.missed_at_s is not None and not was_on:
+            self._trouble.felt(self._watch.missed_at_s)
+        is_changing = observation.status is JobStatus.CHANGING
+        if is_changing and not self._was_changing:
+            self._was_rescued = was_on
+        self._was_changing = is_changing
         for ended in recovered:
             self._recoveries += 1
             most = self._trouble.most_executors_since(ended.at_s, ended.configuration)
@@ -218,12 +225,12 @@ class Tidewise:
         horizon, rate = self._horizon(situation)
         known = self._knowledge(situation, rate)
         expected = self._expectations(situation, known, horizon, rate)
-        resting = self._resting(situation, known, horizon, expected)
+        behind = self._behind(situation, known, rate)
+        resting = None if behind.failed_s is not None else self._resting(situation, known, horizon, expected)
         if resting is not None:
             return resting
         gaps_s = [change.gap_s for change in known.ways.changes]
         planner = Planner(known.odds, horizon, known.ways, gaps_s, self._terms(situation, known))
-        behind = self._behind(situation, known, rate)
         best = planner.best(behind)
         wait = self._better_wait(situation, known, best, behind, expected)
         instead = wait or self._profile(situation, known, best)
@@ -232,10 +239,10 @@ class Tidewise:
     def _resting(self, situation: Situation, known: _Known, horizon: Horizon, expected: Expectations) -> Keep | None:
         """The reply shortly after a change that stopped the job: what has just been decided is not decided again.
 
-        Unless it turns out to be of no use at all, or was made to get over a failure.
+        Unless it turns out to be of no use at all, or was made while the job was getting over a failure.
         """
         changed_s = situation.last_change_finished_at_s
-        if changed_s is not None and self._trouble.had_failed(changed_s):
+        if self._was_rescued:
             return None
         gap_s = _gap_s(situation, situation.last_change_mechanism)
         left_s = 0.0 if changed_s is None else changed_s + _REST * gap_s - situation.now_s
@@ -396,8 +403,14 @@ class Tidewise:
         )
 
     def _catches_up(self, situation: Situation, known: _Known) -> bool:
-        """Whether the job has not worked off yet what came while it was stopped for the last change."""
+        """Whether the job has not worked off yet what came while it was stopped for the last change.
+
+        It is given as long for that as it is left alone after one: what waits for longer is not the change's.
+        """
         changed_s = situation.last_change_finished_at_s
+        gap_s = _gap_s(situation, situation.last_change_mechanism)
+        if changed_s is None or situation.now_s > changed_s + _REST * gap_s:
+            return False
         if changed_s != self._caught_up_s and self._excess(situation.latest, known, situation.latest.load_per_s) == 0.0:
             self._caught_up_s = changed_s
         return changed_s != self._caught_up_s
@@ -506,8 +519,12 @@ class Tidewise:
         # also where the job was moved to get over it, which ends what the watch follows.
         if self._watch.is_on or excess > 0.0 or down_s > 0.0:
             self._recovers_until_s = latest.time_s + CALM_S
-        recovering = latest.time_s - latest.window_s <= self._recovers_until_s
-        failed_s = self._trouble.failed_s(situation.now_s) if recovering else None
+        failed_s = self._trouble.failed_s(situation.now_s)
+        if latest.time_s - latest.window_s > self._recovers_until_s:
+            self._well_s, failed_s = situation.now_s, None
+        elif failed_s is not None and situation.now_s - failed_s < self._well_s - 2.0 * latest.window_s:
+            # It has been well since then, as far as reports could tell: what waits now is something else's.
+            failed_s = None
         return Behind(
             row=known.row,
             backlog_records=excess,

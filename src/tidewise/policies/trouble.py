@@ -10,7 +10,6 @@ from tidewise.policies.frequency import Frequency
 
 _FADING = 0.7
 _KEPT_S = 900.0
-_SHORTLY_S = 300.0
 
 
 class Trouble:
@@ -42,7 +41,7 @@ class Trouble:
             self._up_since_s = observation.time_s - 0.5 * observation.window_s
 
     def felt(self, at_s: float) -> None:
-        """It has failed and come up again between two reports."""
+        """It has failed and come up again before a report could tell that it was down."""
         self._failed_at_s = at_s
         self._failures.happened()
 
@@ -60,10 +59,6 @@ class Trouble:
         """How long ago it failed; None: long ago, or never."""
         ago_s = None if self._failed_at_s is None else now_s - self._failed_at_s
         return ago_s if ago_s is not None and ago_s < _KEPT_S else None
-
-    def had_failed(self, time_s: float) -> bool:
-        """Whether the last failure came shortly before this time."""
-        return self._failed_at_s is not None and 0.0 <= time_s - self._failed_at_s < _SHORTLY_S
 
     def works_s(self, now_s: float) -> float:
         """For how long the job has worked since it was down; 0 while it is, endless where it never was."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from tidewise.core import REACH, ChangeCost, Mechanism
+from tidewise.core import REACH, ChangeCost, Mechanism, Parameter
 from tidewise.core.checks import require
 from tidewise.qos import Candidates, Floats
 from tidewise.qos.catch_up import COLD_S
@@ -183,14 +183,19 @@ class Planner:
         """Rows x steps x levels: late seconds that a recovery costs that takes too long, at the best that can be done.
 
         Where executors join without a gap, catching up is reckoned with as many as there can be: no more can be done.
+        Nor where no change brings more of them.
         """
         terms, changes, odds = self._terms, self._ways.changes, self._odds
-        if terms.recovery_limit_s is None or any(change.gap_s == 0.0 for change in changes):
+        more = [
+            (gap_s + change.preparation_s, gap_s)
+            for gap_s, change in zip(self._gaps_s, changes, strict=True)
+            if Parameter.EXECUTORS in REACH[change.mechanism]
+        ]
+        if terms.recovery_limit_s is None or not more or any(change.gap_s == 0.0 for change in changes):
             return terms.unrecovered_s
-        stops_s = [gap_s + change.preparation_s for gap_s, change in zip(self._gaps_s, changes, strict=True)]
-        way = int(np.argmin(stops_s))
-        rescue = Rescue(stops_s=stops_s[way], shows_s=terms.shows_s, held_s=terms.rescued_s + stops_s[way])
-        there_and_back_s = 2.0 * (self._gaps_s[way] + terms.friction_s)
+        stops_s, gap_s = min(more)
+        rescue = Rescue(stops_s=stops_s, shows_s=terms.shows_s, held_s=terms.rescued_s + stops_s)
+        there_and_back_s = 2.0 * (gap_s + terms.friction_s)
         cost = rescue.least_cost(
             self._horizon.log_rates,
             odds.log_capacity,
