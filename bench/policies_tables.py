@@ -144,9 +144,10 @@ def _line(
         slow=sum(summary.recoveries_over(scene.world.goals.recovery_s) for summary in one.summaries),
         recoveries=sum(len(summary.recoveries) for summary in one.summaries),
         longest=one.spread(lambda summary: summary.recovery_max_s),
-        over_bound=_over(one.summaries, least),
+        # Of all seeds that were asked about, or of none: a mean of some would say nothing.
+        over_bound=_over(one.summaries, least) if len(least) == len(bounds) else None,
         over_done=_over(one.summaries, done) if len(done) == len(bounds) else None,
-        over_fixed=_over(one.summaries, beside),
+        over_fixed=_over(one.summaries, beside) if len(beside) == len(one.summaries) else None,
     )
 
 

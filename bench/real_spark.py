@@ -101,7 +101,7 @@ that is left has to start Python for tasks that it never had, on a third of a co
 so that two executors are enough at all times; what a policy can do wrong is to be frightened by failures into keeping \
 more. Beside both runs there was other work of idle priority, which only takes CPU that nobody else wants. Tidewise \
 was of an earlier day: late seconds and recoveries that take too long had a price of 0.14 and 4 in its sums (0.165 and \
-5.5 now), a job that has come up was taken to be cold for longer (at 0.6 of its speed for a minute; now at first, and \
+7.5 now), a job that has come up was taken to be cold for longer (at 0.6 of its speed for a minute; now at first, and \
 less and less within half a minute), and a job that was down between two reports was not seen to have failed. That \
 should hardly matter here, where reports come every few seconds, catching up is done with all five executors whatever \
 ran before, and late seconds are near their least price with either; it was not measured. A first run, in which it \
