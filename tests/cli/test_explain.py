@@ -9,9 +9,9 @@ import pytest
 
 from tests.cli.conftest import Tidewise
 from tests.experiments.jobs import write_job
-from tests.experiments.journals import BEGAN_S, a_run, write_journal
+from tests.experiments.journals import BEGAN_S, EXPECTED, a_run, change, keep, report, write_journal
 from tidewise.cli.explain import amount_text, evidence_text
-from tidewise.core import ControllerStarted
+from tidewise.core import ControllerStarted, FaultInjected, JobStatus
 
 
 @pytest.fixture
@@ -42,9 +42,12 @@ def test_one_decision_is_told_in_full(tidewise: Tidewise, home: Path) -> None:
         "The guards let it pass.",
         "The change went by live, took 5 s, without a gap.",
         "It came through its time of probation at 8m20s",
-        "the rate peaked at 1,200/s: a miss, above the expected high level in 1 of 10 windows",
-        "p95 latency was 1.00 s as a rule and 2.00 s at worst: a miss, above the expected high level in 2 of 9 windows",
-        "Over the whole run, the rate lay at or below what was expected at most in 90.0 % of 10 windows",
+        "the rate peaked at 1,200/s: a miss, above the expected high level in 1 of 10 reports",
+        "What came in the 95 s from the end of the change, at 1m45s (",
+        "p95 latency was 1.00 s as a rule and 2.00 s at worst: a miss, above the expected high level in 2 of 9 reports",
+        "Over the whole run, the rate lay at or below the expected high level in 90.0 % of 10 reports and p95",
+        "latency in 77.8 % of 9 reports.",
+        "Where expectations are good, 90 % or more lie there.",
     ):
         assert sentence in out
 
@@ -72,9 +75,34 @@ def test_the_timeline_folds_what_was_kept(tidewise: Tidewise, home: Path) -> Non
         "    1m40s executors 4 → 2",
         "live",
         "cost 0.180 → 0.090 USD/h expected, 0.090 USD came",
-        "p95 1.00 s expected, 1.00 s came (missed in 2)",
+        "p95 1.00 s expected, 1.50 s at most, 1.00 s came (missed in 2 of 9 reports)",
     ]
     assert "kept 9 times" in out
+
+
+def test_latency_and_cost_are_told_of_the_time_until_the_next_change(tidewise: Tidewise, tmp_path: Path) -> None:
+    began = a_run()[0]
+    reports = [report(float(at_s)) for at_s in range(10, 130, 10)]
+    later = change(25.0, source=4, target=2)
+    write_journal(tmp_path / "run.partial", [began, keep(0.0, EXPECTED), *reports[:2], *later, *reports[2:]])
+    code, out, _ = tidewise("explain", str(tmp_path / "run"), "--at", "5s")
+    assert code == 0
+    assert "What came in the 10 reports of the following 1 min 40 s:" in out
+    assert "What came in the 25 s until the next change, at 25s (2 reports):" in out
+
+
+def test_a_latency_that_is_not_judged_says_why(tidewise: Tidewise, tmp_path: Path) -> None:
+    began = a_run()[0]
+    before = [report(float(at_s)) for at_s in range(-10, 10, 10)]
+    fault = FaultInjected(at_s=BEGAN_S + 1.0, fault="kill-driver")
+    down = report(10.0, latency_s=None, status=JobStatus.DOWN)
+    late = report(20.0, latency_s=20.0)
+    calm = [report(float(at_s)) for at_s in range(30, 130, 10)]
+    events = [began, *before, keep(0.0, EXPECTED), fault, down, late, *change(21.0, source=4, target=2), *calm]
+    write_journal(tmp_path / "run.partial", events)
+    _, out, _ = tidewise("explain", str(tmp_path / "run"), "--at", "0s")
+    assert "p95 latency was 20.0 s, and 1 report had no output: not judged, as the job was recovering" in out
+    assert "by its reports, so to about the length of one" in out
 
 
 def test_documents_say_the_same(tidewise: Tidewise, home: Path) -> None:
@@ -83,7 +111,10 @@ def test_documents_say_the_same(tidewise: Tidewise, home: Path) -> None:
     assert told["decision"]["at_s"] == 100.0
     assert told["decision"]["expected"]["expected_rate_high_per_s"] == 1100.0
     assert told["decision"]["came"]["rate"] == {"held": 9, "of": 10, "share": 0.9}
+    assert told["decision"]["came"]["ran_from_s"] == 105.0
+    assert told["decision"]["came"]["ran_until_s"] == 200.0
     assert told["expectations_held"]["latency"]["whole_run"]["of"] == 9
+    assert told["expectations_held"]["latency"]["whole_run"]["windows"] == 9
     _, out, _ = tidewise("explain", str(home), "--json")
     whole = json.loads(out)
     assert whole["keeps"] == 10
@@ -142,12 +173,21 @@ def test_a_run_that_has_only_begun_is_told(tidewise: Tidewise, tmp_path: Path) -
         ("is_warm", True, "is warm: yes"),
         ("unknown", None, None),
         ("executors", 3, "executors 3"),
+        ("lag_records", 95_652.4, "lag records 95,652"),
+        ("gain_per_s", 0.00002, "gain 0.00002/s"),
+        ("latency_score", 0.12345, "latency score 0.1235"),
+        ("slower", 1.0, "the job does 100.0 % of what its models say it can"),
+        ("late_seconds_used", 0.483, "48.3 % of the late seconds it allows itself were used"),
+        ("planned_cost", 0.6096, "its plan costs 0.610 EUR, all that may go wrong counted"),
+        ("cost_of_keeping", 0.6096, "keeping the job as it is 0.610 EUR"),
     ],
 )
 def test_any_evidence_can_be_read(name: str, value: object, text: str | None) -> None:
-    assert evidence_text(name, value) == text
+    assert evidence_text(name, value, currency="EUR") == text
 
 
-@pytest.mark.parametrize(("amount", "text"), [(0.0, "0.00"), (0.0042, "0.0042"), (0.5, "0.500"), (12345.6, "12,346")])
+@pytest.mark.parametrize(
+    ("amount", "text"), [(0.0, "0.00"), (0.00002, "0.00002"), (0.0042, "0.0042"), (0.5, "0.500"), (12345.6, "12,346")]
+)
 def test_money_has_the_digits_that_matter(amount: float, text: str) -> None:
     assert amount_text(amount) == text

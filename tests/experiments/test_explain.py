@@ -82,7 +82,10 @@ def test_the_look_ahead_ends_with_the_journal() -> None:
 def test_a_decision_answers_for_its_configuration_only_until_the_next_change() -> None:
     events = [*BEGIN, keep(0.0, EXPECTED), report(10.0), *change(20.0, source=4, target=2), report(30.0, latency_s=9.0)]
     told = account(events)
-    assert told.came(told.steps[0]).latency == Held(held=1, of=1)
+    came = told.came(told.steps[0])
+    assert came.latency == Held(held=1, of=1)
+    assert (came.ran_from_s, came.ran_until_s) == (BEGAN_S, BEGAN_S + 20.0)
+    assert came.ran_windows == 1
 
 
 def test_what_a_guard_stopped_is_not_judged_by_latency() -> None:
@@ -117,6 +120,13 @@ def test_the_calibration_until_a_time_knows_nothing_of_what_came_later() -> None
     assert told.calibration().latency == Held(held=7, of=9)
 
 
+def test_a_report_that_two_decisions_looked_ahead_to_counts_twice_and_is_one_report() -> None:
+    told = account([*BEGIN, keep(0.0, EXPECTED), report(10.0), keep(10.0, EXPECTED), report(20.0)])
+    assert told.calibration().rate == Held(held=3, of=3)
+    assert told.calibration().rate_windows == 2
+    assert told.calibration().latency_windows == 2
+
+
 def test_a_recovery_is_held_against_the_decision_before_the_failure() -> None:
     told = account(a_run())
     assert [one.kind for one in told.recoveries] == ["kill-driver"]
@@ -138,6 +148,7 @@ def test_a_window_of_a_recovery_is_judged_by_the_recovery_and_not_by_its_latency
     assert came.without_output == 2
     assert came.latency.held == came.latency.of
     assert came.latency.of >= 5
+    assert came.recovering_windows == came.latency_windows - came.latency.of
     assert came.worst_latency_p95_s == 20.0
 
 

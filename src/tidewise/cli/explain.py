@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
@@ -23,13 +24,26 @@ from tidewise.core import (
     at_least_s,
     format_duration,
 )
-from tidewise.experiments.explain import EXPECTED_NAMES, Account, Came, Expected, Held, Step
+from tidewise.experiments.explain import (
+    EXPECTED_NAMES,
+    HIGH_LEVEL,
+    Account,
+    Calibration,
+    Came,
+    Expected,
+    Held,
+    Step,
+)
 from tidewise.experiments.explain_run import RecordedRun, find_recorded, moment_s, stamp
 from tidewise.observe.recoveries import FOUND, Recovered
-from tidewise.report.wording import MISSING, difference, percent, seconds, whole_seconds
+from tidewise.report.wording import MISSING, difference, listing, percent, seconds, whole_seconds
 
 _WHO = {Origin.POLICY: "The policy", Origin.OPERATOR: "An operator", Origin.ROLLBACK: "The control loop"}
 _MOST_EVIDENCE = 12
+_LEGEND = (
+    "What came of cost and p95 latency is what came until the next change, but for no longer than was looked ahead; of "
+    "the latencies of its reports the median is told. A report above the expected high level is a miss."
+)
 
 
 def explain(
@@ -43,8 +57,9 @@ def explain(
 ) -> None:
     """Say what was decided in a run and why, what was expected of it, and what came.
 
-    Without a time: every decision that changed something, one line each. Nothing is written and nobody is
-    disturbed: it works while the run is on.
+    Without a time: every decision that changed something, one line each.
+
+    Nothing is written and nobody is disturbed: it works while the run is on.
 
     For example:
 
@@ -107,6 +122,8 @@ class _Teller:
         account = self._account
         for sentence in self._head():
             print_sentence(sentence)
+        if any(step.change is not None for step in account.steps):
+            print_sentence(_LEGEND)
         for kept, step in self._acts():
             if kept:
                 print_sentence(f"          kept {kept} times")
@@ -164,7 +181,6 @@ class _Teller:
     def timeline_document(self) -> dict[str, object]:
         """The same, for programs."""
         account, record = self._account, self._run.record
-        calibration = account.calibration()
         return {
             "run": str(self._run.folder),
             "policy": account.policy if record is None else record.policy,
@@ -174,11 +190,7 @@ class _Teller:
             "decisions": len(account.steps),
             "keeps": sum(step.is_keep for step in account.steps),
             "changes": [self._step_document(step) for step in account.steps if step.acted],
-            "expectations_held": {
-                "rate": _held_document(calibration.rate),
-                "latency": _held_document(calibration.latency),
-                "recovery": _held_document(calibration.recovery),
-            },
+            "expectations_held": _calibration_document(account.calibration()),
         }
 
     # One decision.
@@ -210,7 +222,7 @@ class _Teller:
         rested = [
             text
             for name, value in reason.evidence.items()
-            if name not in EXPECTED_NAMES and (text := evidence_text(name, value)) is not None
+            if name not in EXPECTED_NAMES and (text := evidence_text(name, value, currency=self._currency)) is not None
         ]
         if rested:
             more = f", and {len(rested) - _MOST_EVIDENCE} more" if len(rested) > _MOST_EVIDENCE else ""
@@ -256,19 +268,37 @@ class _Teller:
         cut = "" if came.is_whole else " (the journal ends before the look-ahead does)"
         peak = MISSING if came.peak_rate_per_s is None else f"{came.peak_rate_per_s:,.0f}/s"
         yield f"What came in the {_count(came.windows, 'report')} of the following {span}{cut}:"
-        yield f"  the rate peaked at {peak}{_verdict(came.rate, 'the expected high level')};"
-        if came.latency_windows == 0:
-            yield "  of latency nothing can be said: what was decided for did not run, or the job was idle;"
-        else:
-            median = MISSING if came.latency_p95_s is None else seconds(came.latency_p95_s)
-            worst = MISSING if came.worst_latency_p95_s is None else seconds(came.worst_latency_p95_s)
-            silent = f", and {_count(came.without_output, 'window')} had no output" if came.without_output else ""
-            verdict = _verdict(came.latency, "the expected high level")
-            yield f"  p95 latency was {median} as a rule and {worst} at worst{silent}{verdict};"
+        yield f"  the rate peaked at {peak}{_verdict(came.rate)};"
         for one in came.recoveries:
             yield f"  {_recovery(one, expected.expected_recovery_high_s)};"
+        if came.recoveries:
+            yield "  (by its reports, so to about the length of one; the page of `tidewise report` goes by the second)"
+        if came.ran_until_s <= came.ran_from_s:
+            yield "  of latency and cost nothing can be said: what was decided for did not run in that time."
+            return
+        when = self._when_it_ran(step, came)
+        if came.ran_windows == 0:
+            yield f"  of latency and cost nothing can be said: no whole report lies {when}."
+            return
+        if (came.ran_from_s, came.ran_until_s) != (came.begin_s, came.end_s):
+            yield f"What came {when} ({_count(came.ran_windows, 'report')}):"
+        yield f"  {_latency_sentence(came, expected)};"
+        if self._run.prices is None:
+            yield "  what the executors cost nobody can say: the run knows no prices."
+            return
         paid, meant = self._money(came.cost_per_hour), self._money(self._cost(step))
-        yield f"  the executors cost {paid} an hour, and {meant} was expected."
+        if expected.cost_per_hour is None:
+            yield f"  the executors cost {paid} an hour, and by the prices what was decided for costs {meant}."
+        else:
+            yield f"  the executors cost {paid} an hour, and {meant} was expected."
+
+    def _when_it_ran(self, step: Step, came: Came) -> str:
+        """Over which time latency and cost are told."""
+        span = format_duration(round(came.ran_until_s - came.ran_from_s))
+        since = "" if step.change is None else f" from the end of the change, at {self._when(came.ran_from_s)},"
+        if came.ran_until_s < came.end_s:
+            return f"in the {span}{since} until the next change, at {self._when(came.ran_until_s)}"
+        return f"in the {span}{since} on" if since else f"in these {span}"
 
     def _table(self, step: Step, came: Came) -> Table | None:
         expected = step.expected
@@ -292,7 +322,7 @@ class _Teller:
                 _text(expected.expected_recovery_s, "{:.0f}"),
                 _text(expected.expected_recovery_high_s, "{:.0f}"),
                 ", ".join(_took(one.took_s).removesuffix(" s") for one in came.recoveries) or MISSING,
-                _share(came.recovery),
+                _share(came.recovery, "recovery", "recoveries"),
             ),
             (
                 f"cost per hour, {self._currency or '?'}",
@@ -313,29 +343,30 @@ class _Teller:
     def _calibrated(self, step: Step | None) -> Iterator[str]:
         """How often the expectations held, until a decision and over the whole run."""
         if step is not None:
-            before = self._account.calibration(step.at_s)
-            told = _calibration_text(before.rate, before.latency, before.recovery)
+            told = _calibration_text(self._account.calibration(step.at_s))
             if told:
                 yield f"Until then, {told}."
-        whole = self._account.calibration()
-        told = _calibration_text(whole.rate, whole.latency, whole.recovery)
-        yield f"Over the whole run, {told}." if told else "No decision of this run said what it expected."
+        told = _calibration_text(self._account.calibration())
+        if not told:
+            yield "No decision of this run said which rate, latency or recovery it expected."
+            return
+        yield f"Over the whole run, {told}."
+        yield (
+            f"Where expectations are good, {100 * HIGH_LEVEL:.0f} % or more lie there. A report counts once for each "
+            "decision that looked ahead to it."
+        )
 
     def document(self, asked_s: float, step: Step | None) -> dict[str, object]:
         """The same, for programs."""
         document: dict[str, object] = {"run": str(self._run.folder), "asked_s": asked_s, "decision": None}
         if step is None:
             return document
-        before, whole = self._account.calibration(step.at_s), self._account.calibration()
+        before, whole = map(_calibration_document, (self._account.calibration(step.at_s), self._account.calibration()))
         return document | {
             "currency": self._currency or None,
             "decision": self._step_document(step),
             "expectations_held": {
-                name: {
-                    "until_then": _held_document(getattr(before, name)),
-                    "whole_run": _held_document(getattr(whole, name)),
-                }
-                for name in ("rate", "latency", "recovery")
+                name: {"until_then": before[name], "whole_run": whole[name]} for name in ("rate", "latency", "recovery")
             },
         }
 
@@ -377,7 +408,11 @@ class _Teller:
                 "rate": _held_document(came.rate),
                 "latency_p95_s": came.latency_p95_s,
                 "worst_latency_p95_s": came.worst_latency_p95_s,
+                "ran_from_s": came.ran_from_s - account.began_s,
+                "ran_until_s": came.ran_until_s - account.began_s,
+                "ran_windows": came.ran_windows,
                 "windows_without_output": came.without_output,
+                "windows_of_recoveries": came.recovering_windows,
                 "latency": _held_document(came.latency),
                 "cost_per_hour": came.cost_per_hour,
                 "recoveries": [
@@ -397,10 +432,12 @@ def amount_text(amount: float) -> str:
         return f"{amount:,.0f}"
     if abs(amount) >= 1 or amount == 0:
         return f"{amount:.2f}"
-    return f"{amount:.3f}" if abs(amount) >= 0.01 else f"{amount:.2g}"
+    if abs(amount) >= 0.01:
+        return f"{amount:.3f}"
+    return f"{Decimal(f'{amount:.2g}'):f}"
 
 
-def evidence_text(name: str, value: object) -> str | None:
+def evidence_text(name: str, value: object, *, currency: str = "") -> str | None:
     """One piece of evidence as a person would say it; None for what is unknown."""
     if value is None:
         return None
@@ -408,18 +445,33 @@ def evidence_text(name: str, value: object) -> str | None:
         return f"{_words(name)}: {'yes' if value else 'no'}"
     if not isinstance(value, int | float):
         return f"{_words(name)}: {value}"
-    for ending, form in _UNITS.items():
-        if name.endswith(ending):
-            return f"{_words(name.removesuffix(ending))} {form(float(value))}"
-    return f"{_words(name)} {value:,.4g}"
+    number = float(value)
+    if name in _SENTENCES:
+        return _SENTENCES[name](number, currency).rstrip()
+    ending = next((one for one in _UNITS if name.endswith(one)), "")
+    return f"{_words(name.removesuffix(ending))} {_UNITS.get(ending, _number_text)(number)}"
 
 
 def _share_text(value: float) -> str:
-    return percent(value) if 0.0 <= value <= 1.0 else f"{value:.3g}"
+    return percent(value) if 0.0 <= value <= 1.0 else _number_text(value)
 
 
-_UNITS = {
-    "_per_s": lambda value: f"{value:,.0f}/s" if value >= 10 else f"{value:.3g}/s",
+def _number_text(value: float) -> str:
+    """With the digits that matter, and never as a power of ten."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{Decimal(f'{value:.4g}'):f}"
+
+
+_SENTENCES: dict[str, Callable[[float, str], str]] = {
+    "slower": lambda value, _: f"the job does {percent(value)} of what its models say it can",
+    "late_seconds_used": lambda value, _: f"{percent(value)} of the late seconds it allows itself were used",
+    "planned_cost": lambda value, currency: (
+        f"its plan costs {amount_text(value)} {currency}".rstrip() + ", all that may go wrong counted"
+    ),
+    "cost_of_keeping": lambda value, currency: f"keeping the job as it is {amount_text(value)} {currency}",
+}
+"""Evidence whose name says nothing to who does not know the policy; the text may need the currency."""
+_UNITS: dict[str, Callable[[float], str]] = {
+    "_per_s": lambda value: f"{value:,.0f}/s" if value >= 10 else f"{_number_text(value)}/s",
     "_per_hour": lambda value: f"{amount_text(value)} an hour",
     "_mib": lambda value: f"{value:,.0f} MiB",
     "_share": _share_text,
@@ -525,21 +577,51 @@ def _latency_part(expected: Expected, came: Came) -> str:
     told = f"p95 {seconds(came.latency_p95_s)} came"
     if expected.expected_latency_p95_s is None:
         return told
-    hit = ""
-    if came.latency.of:
-        hit = (
-            " (hit)" if came.latency.held == came.latency.of else f" (missed in {came.latency.of - came.latency.held})"
-        )
-    return f"p95 {seconds(expected.expected_latency_p95_s)} expected, {told.removeprefix('p95 ')}{hit}"
+    high_s = expected.expected_latency_p95_high_s
+    most = "" if high_s is None else f", {seconds(high_s)} at most"
+    said = f"p95 {seconds(expected.expected_latency_p95_s)} expected{most}"
+    return f"{said}, {seconds(came.latency_p95_s)} came{_hits(came.latency)}"
 
 
-def _verdict(held: Held, level: str) -> str:
+def _hits(held: Held) -> str:
+    if not held.of:
+        return " (not judged)"
+    missed = held.of - held.held
+    return (
+        f" (missed in {missed} of {_count(held.of, 'report')})"
+        if missed
+        else f" (hit in all {_count(held.of, 'report')})"
+    )
+
+
+def _latency_sentence(came: Came, expected: Expected) -> str:
+    if came.latency_windows == 0:
+        return "of latency nothing can be said: the job was idle"
+    told = came.latency_windows - came.without_output
+    median_s, worst_s = came.latency_p95_s, came.worst_latency_p95_s
+    if median_s is None or worst_s is None:
+        said = f"there was no output in {_count(came.without_output, 'report')} that owed it"
+    elif told == 1:
+        said = f"p95 latency was {seconds(median_s)}"
+    else:
+        said = f"p95 latency was {seconds(median_s)} as a rule and {seconds(worst_s)} at worst"
+    if told and came.without_output:
+        said += f", and {_count(came.without_output, 'report')} had no output"
+    if expected.expected_latency_p95_high_s is None or not came.recovering_windows:
+        return f"{said}{_verdict(came.latency)}"
+    if not came.latency.of:
+        return f"{said}: not judged, as the job was recovering from a failure, and how long that took is judged instead"
+    others = _count(came.recovering_windows, "report")
+    return f"{said}{_verdict(came.latency)} ({others} of a recovery from a failure not judged)"
+
+
+def _verdict(held: Held) -> str:
     """A hit or a miss, in words; nothing where nothing was expected."""
     if not held.of:
         return ""
     if held.held == held.of:
-        return f": a hit, never above {level}"
-    return f": a miss, above {level} in {held.of - held.held} of {held.of} windows"
+        return ": a hit, never above the expected high level"
+    return f": a miss, above the expected high level in {held.of - held.held} of {_count(held.of, 'report')}"
 
 
 def _recovery(one: Recovered, limit_s: float | None) -> str:
@@ -557,16 +639,30 @@ def _took(took_s: Measured) -> str:
     return f"at least {whole_seconds(took_s.at_least)}" if isinstance(took_s, Censored) else whole_seconds(took_s)
 
 
-def _calibration_text(rate: Held, latency: Held, recovery: Held) -> str:
-    names = {"the rate": rate, "p95 latency": latency}
+def _calibration_text(calibration: Calibration) -> str:
+    names = (
+        ("the rate", calibration.rate, calibration.rate_windows),
+        ("p95 latency", calibration.latency, calibration.latency_windows),
+    )
+    told = [(name, held.share, windows) for name, held, windows in names if held.share is not None]
+    where = "lay at or below the expected high level "
     parts = [
-        f"{name} lay at or below what was expected at most in {percent(held.share)} of {held.of:,} windows"
-        for name, held in names.items()
-        if held.share is not None
+        f"{name} {'' if index else where}in {percent(share)} of {_count(windows, 'report')}"
+        for index, (name, share, windows) in enumerate(told)
     ]
-    if recovery.of:
-        parts.append(f"{recovery.held} of {_count(recovery.of, 'recovery', 'recoveries')} took no longer than expected")
-    return ", and ".join(parts)
+    parts = [listing(parts)] if parts else []
+    if calibration.recovery.of:
+        counted = _count(calibration.recovery.of, "recovery", "recoveries")
+        parts.append(f"{calibration.recovery.held} of {counted} took no longer than expected at most")
+    return "; ".join(parts)
+
+
+def _calibration_document(calibration: Calibration) -> dict[str, dict[str, object]]:
+    return {
+        "rate": _held_document(calibration.rate) | {"windows": calibration.rate_windows},
+        "latency": _held_document(calibration.latency) | {"windows": calibration.latency_windows},
+        "recovery": _held_document(calibration.recovery),
+    }
 
 
 def _held_document(held: Held) -> dict[str, object]:
@@ -581,8 +677,8 @@ def _amount(value: float | None) -> str:
     return MISSING if value is None else amount_text(value)
 
 
-def _share(held: Held) -> str:
-    return MISSING if held.share is None else f"{percent(held.share)} of {held.of}"
+def _share(held: Held, thing: str = "report", things: str | None = None) -> str:
+    return MISSING if held.share is None else f"{percent(held.share)} of {_count(held.of, thing, things)}"
 
 
 def _count(number: int, thing: str, things: str | None = None) -> str:

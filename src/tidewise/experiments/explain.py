@@ -39,12 +39,13 @@ from tidewise.core import (
     Reported,
     at_least_s,
 )
-from tidewise.experiments.series import BoolArray, FloatArray
+from tidewise.experiments.series import BoolArray, FloatArray, IntArray
 from tidewise.observe.recoveries import Recovered, RecoveryWatch
 
 LOOK_AHEAD_S = 600.0
 """Over how long a decision is held against what came, where it does not say it."""
-_HIGH_LEVEL = 0.9
+HIGH_LEVEL = 0.9
+"""So many of what comes, or more, should be at or below the expected high level; fewer: expectations were too low."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ class Expected:
         return replace(
             found,
             expected_rate_per_s=forecast.peak_per_s(within_s=found.over_s),
-            expected_rate_high_per_s=forecast.peak_per_s(within_s=found.over_s, level=_HIGH_LEVEL),
+            expected_rate_high_per_s=forecast.peak_per_s(within_s=found.over_s, level=HIGH_LEVEL),
         )
 
 
@@ -184,17 +185,26 @@ class Came:
     """How many reports lie in it."""
     peak_rate_per_s: float | None
     rate: Held
+    ran_from_s: float
+    ran_until_s: float
+    """When what was decided for ran: after the change, until the next one was asked for. Not later where it never did.
+
+    Latency and cost are those of this time only."""
+    ran_windows: int
+    """How many reports lie in that."""
     latency_windows: int
-    """How many of them show the configuration that was decided for, until it was changed again."""
+    """How many of those tell a latency, or owe it."""
+    recovering_windows: int
+    """How many of these show the job while it was recovering from a failure: that is judged by the recovery."""
     without_output: int
     """How many of those owed output and had none."""
     latency_p95_s: float | None
     """The median of their p95 latencies."""
     worst_latency_p95_s: float | None
     latency: Held
-    """Without the windows in which the job was recovering from a failure: these are judged by the recovery."""
+    """Without those of `recovering_windows`."""
     cost_per_hour: float | None
-    """Of the executors, over `latency_windows`; None where the prices are not known."""
+    """Of the executors, over `ran_windows`; None where there is none, or where the prices are not known."""
     recoveries: tuple[Recovered, ...]
     recovery: Held
 
@@ -206,11 +216,9 @@ class Calibration:
     rate: Held = field(default_factory=Held)
     latency: Held = field(default_factory=Held)
     recovery: Held = field(default_factory=Held)
-
-    def __add__(self, other: Calibration) -> Calibration:
-        return Calibration(
-            rate=self.rate + other.rate, latency=self.latency + other.latency, recovery=self.recovery + other.recovery
-        )
+    rate_windows: int = 0
+    """How many reports the rate was told by; each counts once for every decision that looked ahead to it."""
+    latency_windows: int = 0
 
 
 class Account:
@@ -264,7 +272,8 @@ class Account:
         expected, begin_s = step.expected, step.at_s
         end_s = begin_s + expected.over_s
         seen = self._windows.between(begin_s, end_s)
-        judged = self._windows.between(*self._judged_s(step, end_s))
+        ran_from_s, ran_until_s = self._judged_s(step, end_s)
+        judged = self._windows.between(ran_from_s, ran_until_s)
         limit_per_s, limit_s = expected.expected_rate_high_per_s, expected.expected_latency_p95_high_s
         recoveries = tuple(one for one in self.recoveries if begin_s <= one.at_s < end_s)
         return Came(
@@ -274,7 +283,11 @@ class Account:
             windows=len(seen.rates_per_s),
             peak_rate_per_s=float(seen.rates_per_s.max()) if len(seen.rates_per_s) else None,
             rate=_held(seen.rates_per_s, limit_per_s),
+            ran_from_s=ran_from_s,
+            ran_until_s=max(ran_from_s, min(ran_until_s, self.end_s)),
+            ran_windows=len(judged.rates_per_s),
             latency_windows=len(judged.latencies_s),
+            recovering_windows=len(judged.latencies_s) - len(judged.calm_latencies_s),
             without_output=int(np.isinf(judged.latencies_s).sum()),
             latency_p95_s=_finite(judged.latencies_s, 0.5),
             worst_latency_p95_s=_finite(judged.latencies_s, 1.0),
@@ -289,26 +302,34 @@ class Account:
 
         A window counts once for each decision whose look-ahead it lies in; a failure once, for the decision before it.
         """
-        total = Calibration()
+        rate, latency, recovery = Held(), Held(), Held()
+        rate_windows: set[int] = set()
+        latency_windows: set[int] = set()
         last_s = self.end_s if until_s is None else until_s
         for index, step in enumerate(self.steps):
             if step.at_s >= last_s:
                 break
             expected = step.expected
             end_s = min(step.at_s + expected.over_s, last_s)
-            rate, latency = Held(), Held()
             if expected.expected_rate_high_per_s is not None:
-                rates_per_s = self._windows.between(step.at_s, end_s).rates_per_s
-                rate = _held(rates_per_s, expected.expected_rate_high_per_s)
+                seen = self._windows.between(step.at_s, end_s)
+                rate += _held(seen.rates_per_s, expected.expected_rate_high_per_s)
+                rate_windows.update(seen.windows)
             if expected.expected_latency_p95_high_s is not None:
-                latencies_s = self._windows.between(*self._judged_s(step, end_s)).calm_latencies_s
-                latency = _held(latencies_s, expected.expected_latency_p95_high_s)
+                judged = self._windows.between(*self._judged_s(step, end_s))
+                latency += _held(judged.calm_latencies_s, expected.expected_latency_p95_high_s)
+                latency_windows.update(judged.calm_windows.tolist())
             next_s = self._times_s[index + 1] if index + 1 < len(self.steps) else self.end_s
             until_next_s = min(next_s, end_s)
             failures = [one for one in self.recoveries if step.at_s <= one.at_s < until_next_s]
-            recovery = _recovered(failures, expected.expected_recovery_high_s)
-            total += Calibration(rate=rate, latency=latency, recovery=recovery)
-        return total
+            recovery += _recovered(failures, expected.expected_recovery_high_s)
+        return Calibration(
+            rate=rate,
+            latency=latency,
+            recovery=recovery,
+            rate_windows=len(rate_windows),
+            latency_windows=len(latency_windows),
+        )
 
     def _judged_s(self, step: Step, end_s: float) -> tuple[float, float]:
         """When what was decided for ran: after the change, until the next one was asked for. Empty where it never did.
@@ -384,11 +405,15 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stretch:
+    windows: range
+    """Their numbers."""
     rates_per_s: FloatArray
     latencies_s: FloatArray
     """Infinite where output was due and none came; windows in which nothing was to do are left out."""
     calm_latencies_s: FloatArray
     """The same without those in which the job was recovering from a failure: these are judged by the recovery."""
+    calm_windows: IntArray
+    """The numbers of these."""
     cost_per_hour: float | None
 
 
@@ -419,10 +444,13 @@ class _Windows:
         if self._costs is not None and end > first:
             cost = float((self._costs[first:end] * lengths_s).sum() / lengths_s.sum())
         known: BoolArray = ~np.isnan(latencies_s)
+        calm: BoolArray = known & self._calm[first:end]
         return _Stretch(
+            windows=range(first, end),
             rates_per_s=self._rates_per_s[first:end],
             latencies_s=latencies_s[known],
-            calm_latencies_s=latencies_s[known & self._calm[first:end]],
+            calm_latencies_s=latencies_s[calm],
+            calm_windows=first + np.flatnonzero(calm),
             cost_per_hour=cost,
         )
 
