@@ -13,9 +13,9 @@ class Promises:
     """The latency and the recovery time to keep; at least one of them."""
 
     latency_p95_s: float | None = None
-    """In a good second, 95 % of the records that arrive are output within this time."""
+    """A second is within it where 95 % of the records that arrive are output within this time."""
     good_share: float = 0.95
-    """Share of ALL seconds that have to be good, those of failures and changes included."""
+    """Share of ALL seconds that have to be within the promised latency, those of failures and changes included."""
     recovery_s: float | None = None
     """From any single failure until the latency is back where it was."""
 
