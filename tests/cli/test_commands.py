@@ -266,6 +266,24 @@ def test_a_damaged_run_is_told_of(cli: Tidewise, tmp_path: Path) -> None:
     assert "waves-static-1" in err
 
 
+@pytest.mark.parametrize("content", [None, b"", b"no journal at all" * 1000], ids=["missing", "empty", "damaged"])
+def test_a_run_whose_journal_cannot_be_read_is_reported_and_said_to_be(
+    cli: Tidewise, tmp_path: Path, content: bytes | None
+) -> None:
+    cli("experiment", str(write_plan(tmp_path, SHORT)), *HERE)
+    _, whole, err = cli("report", "runs/small")
+    assert "journal" not in err
+    journal = tmp_path / "runs" / "small" / "waves-static-1" / "journal.sqlite"
+    journal.unlink()
+    if content is not None:
+        journal.write_bytes(content)
+    code, out, err = cli("report", "runs/small")
+    assert (code, out) == (0, whole)
+    assert (
+        "careful: Of waves-static-1 there is no journal, or it is damaged. All figures here come from run.json" in err
+    )
+
+
 def test_reading_only_the_beginning_of_the_output_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m tidewise.cli policies | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)

@@ -167,6 +167,21 @@ def test_a_damaged_page_is_told_as_damage(path: Path) -> None:
         list(journal.read())
 
 
+def test_an_empty_journal_is_told_with_what_to_do(path: Path) -> None:
+    path.touch()
+    with pytest.raises(BadInputError, match="is empty; put a copy of it there, or make the run again"):
+        SqliteJournal.open_readonly(path)
+
+
+def test_reading_a_journal_that_is_over_leaves_nothing_beside_it(path: Path) -> None:
+    written(path)
+    (path.with_name(path.name + ".lock")).unlink()
+    before = sorted(path.parent.iterdir())
+    with SqliteJournal.open_readonly(path, is_over=True) as journal:
+        assert list(journal.read())
+        assert sorted(path.parent.iterdir()) == before
+
+
 def test_a_missing_journal_is_refused_for_reading_and_not_made(path: Path) -> None:
     with pytest.raises(BadInputError, match="no journal"):
         SqliteJournal.open_readonly(path)

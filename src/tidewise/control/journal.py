@@ -57,6 +57,7 @@ class SqliteJournal:
         durability: Durability = Durability.PROCESS,
         locked_for_s: float = 5.0,
         readonly: bool = False,
+        is_over: bool = False,
     ) -> None:
         self.path = path
         self._readonly = readonly
@@ -64,7 +65,9 @@ class SqliteJournal:
         self._lock = None if readonly else _lock(path)
         try:
             with _told(path):
-                self._connection = _connect_readonly(path) if readonly else _connect(path, locked_for_s)
+                self._connection = (
+                    _connect_readonly(path, is_over=is_over) if readonly else _connect(path, locked_for_s)
+                )
                 if not readonly:
                     self._prepare(durability)
                 self._check()
@@ -73,11 +76,14 @@ class SqliteJournal:
             raise
 
     @classmethod
-    def open_readonly(cls, path: Path) -> Self:
-        """Open a journal for reports, while a controller writes it or afterwards; `append` is refused."""
+    def open_readonly(cls, path: Path, *, is_over: bool = False) -> Self:
+        """Open a journal for reports, while a controller writes it or afterwards; `append` is refused.
+
+        `is_over`: nobody writes it any more, so SQLite need not leave anything beside it.
+        """
         if not path.is_file():
             raise BadInputError(f"There is no journal at {path}.")
-        return cls(path, readonly=True)
+        return cls(path, readonly=True, is_over=is_over)
 
     def append(self, events: Iterable[JournalEvent]) -> None:
         """Write the events at the end, all or none."""
@@ -172,6 +178,8 @@ class SqliteJournal:
     def _check(self) -> None:
         connection = self._open()
         (application,) = connection.execute("PRAGMA application_id").fetchone()
+        if self._is_new():
+            raise BadInputError(f"The journal {self.path} is empty; put a copy of it there, or make the run again.")
         if application != APPLICATION_ID:
             raise BadInputError(f"{self.path} is not a journal of Tidewise but another program's database.")
         row = connection.execute("SELECT value FROM meta WHERE name = 'format_version'").fetchone()
@@ -211,8 +219,8 @@ def _connect(path: Path, locked_for_s: float) -> sqlite3.Connection:
     return sqlite3.connect(path, isolation_level=None, timeout=locked_for_s, check_same_thread=False)
 
 
-def _connect_readonly(path: Path) -> sqlite3.Connection:
-    name = f"file:{quote(str(path.absolute()))}?mode=ro"
+def _connect_readonly(path: Path, *, is_over: bool) -> sqlite3.Connection:
+    name = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if is_over else ''}"
     connection = sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -242,5 +250,8 @@ def _told(path: Path) -> Iterator[None]:
         if code in _LOCKED:
             raise TemporaryError(f"Another program holds the journal {path}.") from error
         if code in _NO_JOURNAL:
-            raise BadInputError(f"{path} is not a journal of Tidewise, or it is damaged: {error}.") from error
+            raise BadInputError(
+                f"{path} is not a journal of Tidewise, or it is damaged ({error}): put a copy of it there, or make the "
+                "run again."
+            ) from error
         raise PermanentError(f"The journal {path} cannot be used: {error}.") from error

@@ -181,7 +181,7 @@ class Summary:
 
     @property
     def kept_promises(self) -> bool:
-        """Whether every promise held: the share of seconds within the promised latency, and each recovery as far as seen."""
+        """Whether every promise held: on latency, over all seconds, and on each recovery as far as it was seen."""
         promises = self.record.promises
         if self.promise_share is not None and self.promise_share < promises.good_share:
             return False

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
+from tidewise.control import SqliteJournal
 from tidewise.core import (
     BadInputError,
     ChangeStatus,
@@ -34,6 +35,7 @@ from tidewise.core import (
     Prices,
     Promises,
     Purpose,
+    TidewiseError,
     Usage,
 )
 from tidewise.core.checks import require, require_finite, require_text
@@ -180,6 +182,15 @@ class Run:
 
     folder: Path
     record: RunRecord
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether it has one that can be read; no figure of a finished run comes from it."""
+        try:
+            with SqliteJournal.open_readonly(self.folder / JOURNAL_FILE, is_over=True) as journal:
+                return journal.latest_at_s() is not None
+        except TidewiseError:
+            return False
 
     def read_series(self) -> Series:
         path = self.folder / SERIES_FILE

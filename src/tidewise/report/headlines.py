@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from tidewise.core import format_duration
 from tidewise.experiments.comparison import BASELINE_POLICY, Aggregate, missing_runs
-from tidewise.experiments.record import Run
+from tidewise.experiments.record import RUN_FILE, SERIES_FILE, Run
 from tidewise.report import wording
+
+_NAMED = 5
+"""How many runs are named where many have the same fault."""
 
 
 def headlines(aggregates: Sequence[Aggregate]) -> list[str]:
@@ -41,7 +44,7 @@ def headlines(aggregates: Sequence[Aggregate]) -> list[str]:
 
 
 def warnings(runs: Sequence[Run]) -> list[str]:
-    """What a reader has to know before believing a comparison: runs that are missing, policies that did not work."""
+    """What a reader has to know before believing a comparison: what is missing, and policies that did not work."""
     said = [f"{sentence}." for sentence in missing_runs(runs)]
     said += [
         f"In {run.record.name}, {run.record.policy} failed {run.record.failed_decisions} times instead of deciding; "
@@ -49,7 +52,18 @@ def warnings(runs: Sequence[Run]) -> list[str]:
         for run in runs
         if run.record.failed_decisions
     ]
+    without = sorted(run.record.name for run in runs if not run.has_journal)
+    if without:
+        said.append(
+            f"Of {_listed(without)} there is no journal, or it is damaged. All figures here come from {RUN_FILE} and "
+            f"{SERIES_FILE}, so nothing is missing; but explain, advise and whatif need the journal."
+        )
     return said
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return wording.listing([*names[:_NAMED], f"{more} more"] if more > 0 else names)
 
 
 def _offer(one: Aggregate, baseline: Aggregate | None) -> str:
