@@ -182,6 +182,17 @@ def test_reading_a_journal_that_is_over_leaves_nothing_beside_it(path: Path) -> 
         assert sorted(path.parent.iterdir()) == before
 
 
+def test_what_a_reader_kept_in_the_log_is_read_of_a_journal_that_is_over(path: Path) -> None:
+    writer = SqliteJournal(path)
+    writer.append([Paused(at_s=1.0, by="ada")])
+    reader = SqliteJournal.open_readonly(path)
+    assert list(reader.read())
+    writer.close()
+    with SqliteJournal.open_readonly(path, is_over=True) as journal:
+        assert len(list(journal.read())) == 1
+    reader.close()
+
+
 def test_a_missing_journal_is_refused_for_reading_and_not_made(path: Path) -> None:
     with pytest.raises(BadInputError, match="no journal"):
         SqliteJournal.open_readonly(path)

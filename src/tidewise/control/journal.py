@@ -220,7 +220,10 @@ def _connect(path: Path, locked_for_s: float) -> sqlite3.Connection:
 
 
 def _connect_readonly(path: Path, *, is_over: bool) -> sqlite3.Connection:
-    name = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if is_over else ''}"
+    log = path.with_name(f"{path.name}-wal")
+    # Whoever was reading when the controller ended has kept it from folding its log into the file.
+    is_whole = is_over and not (log.exists() and log.stat().st_size)
+    name = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if is_whole else ''}"
     connection = sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()

@@ -54,7 +54,7 @@ class RecordedRun:
 
     def open_journal(self) -> SqliteJournal:
         """For reading, also while a controller writes it."""
-        return SqliteJournal.open_readonly(self.folder / JOURNAL_FILE)
+        return SqliteJournal.open_readonly(self.folder / JOURNAL_FILE, is_over=self.record is not None)
 
 
 def find_recorded(path: Path) -> RecordedRun:
