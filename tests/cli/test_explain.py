@@ -178,7 +178,7 @@ def test_a_run_that_has_only_begun_is_told(tidewise: Tidewise, tmp_path: Path) -
         ("latency_score", 0.12345, "latency score 0.1235"),
         ("slower", 1.0, "the job does 100.0 % of what its models say it can"),
         ("late_seconds_used", 0.483, "48.3 % of the late seconds it allows itself were used"),
-        ("planned_cost", 0.6096, "its plan costs 0.610 EUR, all that may go wrong counted"),
+        ("planned_cost", 0.6096, "over all that it looks ahead its plan costs 0.610 EUR"),
         ("cost_of_keeping", 0.6096, "keeping the job as it is 0.610 EUR"),
     ],
 )

@@ -302,12 +302,17 @@ class _Teller:
 
     def _table(self, step: Step, came: Came) -> Table | None:
         expected = step.expected
+        ahead, ran = (
+            format_duration(round(end_s - begin_s)) if end_s > begin_s else MISSING
+            for begin_s, end_s in ((came.begin_s, came.end_s), (came.ran_from_s, came.ran_until_s))
+        )
         rows = [
             (
                 "rate, per second",
                 _text(expected.expected_rate_per_s, "{:,.0f}"),
                 _text(expected.expected_rate_high_per_s, "{:,.0f}"),
                 _text(came.peak_rate_per_s, "{:,.0f}"),
+                ahead,
                 _share(came.rate),
             ),
             (
@@ -315,6 +320,7 @@ class _Teller:
                 _text(expected.expected_latency_p95_s, "{:.2f}"),
                 _text(expected.expected_latency_p95_high_s, "{:.2f}"),
                 _text(came.latency_p95_s, "{:.2f}"),
+                ran,
                 _share(came.latency),
             ),
             (
@@ -322,19 +328,21 @@ class _Teller:
                 _text(expected.expected_recovery_s, "{:.0f}"),
                 _text(expected.expected_recovery_high_s, "{:.0f}"),
                 ", ".join(_took(one.took_s).removesuffix(" s") for one in came.recoveries) or MISSING,
+                ahead,
                 _share(came.recovery, "recovery", "recoveries"),
             ),
             (
                 f"cost per hour, {self._currency or '?'}",
                 *map(_amount, (self._cost(step), None, came.cost_per_hour)),
+                ran,
                 MISSING,
             ),
         ]
-        told = [row for row in rows if any(cell != MISSING for cell in row[1:])]
+        told = [row for row in rows if any(cell != MISSING for cell in row[1:4])]
         if not told:
             return None
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for name in ("", "expected", "high level", "came", "at or below it"):
+        for name in ("", "expected", "high level", "came", "within", "at or below it"):
             table.add_column(name, justify="left" if not name else "right", no_wrap=True)
         for row in told:
             table.add_row(*row)
@@ -465,7 +473,7 @@ _SENTENCES: dict[str, Callable[[float, str], str]] = {
     "slower": lambda value, _: f"the job does {percent(value)} of what its models say it can",
     "late_seconds_used": lambda value, _: f"{percent(value)} of the late seconds it allows itself were used",
     "planned_cost": lambda value, currency: (
-        f"its plan costs {amount_text(value)} {currency}".rstrip() + ", all that may go wrong counted"
+        f"over all that it looks ahead its plan costs {amount_text(value)} {currency}"
     ),
     "cost_of_keeping": lambda value, currency: f"keeping the job as it is {amount_text(value)} {currency}",
 }

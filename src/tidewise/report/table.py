@@ -151,7 +151,8 @@ COLUMNS: tuple[Column, ...] = (
         f"{CALM_S} s in a row. Before: the median over the last {BEFORE_S} seconds, good or not, in which the job was "
         "up and whose records were output before the failure. 0 where no bad second followed within "
         f"{FELT_WITHIN_S} s; downtime of a change that was on when the job failed is not counted as one. "
-        "≥: the next failure or the end of the run cut some off.",
+        "≥: the next failure or the end of the run cut some off. It goes by the second; `tidewise explain` has only "
+        "reports, and knows a recovery to about the length of one.",
         cell=lambda aggregate: wording.spread(aggregate.spread(lambda run: run.recovery_mean_s), wording.whole_seconds),
         brief=False,
     ),
