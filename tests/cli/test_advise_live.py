@@ -68,7 +68,7 @@ def test_a_job_is_advised_on_and_never_changed(tmp_path: Path) -> None:
     done = tidewise("advise", "job.toml", "--for", "15s", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     # Told while it runs, and once.
-    assert done.stderr.count("It would change executors 1 → 2, by live.") == 1
+    assert done.stderr.count("It would change executors 1 → 2, live.") == 1
     assert "It would have changed the job once: executors 1 → 2" in done.stdout
     assert "EUR an hour more" in done.stdout
     run = load_run(tmp_path / "runs" / "copy-advice" / "copy-static-1")

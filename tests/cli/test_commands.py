@@ -257,6 +257,28 @@ def test_stopping_it_is_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (
+            ("experiment", "plan.toml"),
+            "stopped; complete runs are kept, and the same experiment goes on with the others",
+        ),
+        (("explain", "runs/mine"), "stopped; nothing was written"),
+        (("whatif", "runs/mine"), "stopped; nothing was written, but for complete runs into the folder of --out"),
+        (("advise", "runs/mine"), "stopped"),
+    ],
+)
+def test_stopping_a_command_says_what_is_left_of_it(
+    cli: Tidewise, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], told: str
+) -> None:
+    def stopped() -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tidewise.cli.app.run", stopped)
+    assert cli(*command) == (130, "", f"tidewise: {told}\n")
+
+
 def test_a_damaged_run_is_told_of(cli: Tidewise, tmp_path: Path) -> None:
     cli("experiment", str(write_plan(tmp_path, SHORT)), *HERE)
     damaged = tmp_path / "runs" / "small" / "waves-static-1" / "run.json"

@@ -40,7 +40,7 @@ def test_one_decision_is_told_in_full(tidewise: Tidewise, home: Path) -> None:
         "97.0 %",
         "1.25 times as wide as usual",
         "The guards let it pass.",
-        "The change went by live, took 5 s, without a gap.",
+        "The change went live, took 5 s, without a gap.",
         "It came through its time of probation at 8m20s",
         "the rate peaked at 1,200/s: a miss, above the expected high level in 1 of 10 reports",
         "What came in the 95 s from the end of the change, at 1m45s (",

@@ -45,19 +45,28 @@ def test_sentences_come_first_and_tables_second_and_what_is_asked_for_is_kept(
     policies = ("--policy", "static", "--policy", "reactive:target_cpu=0.6")
     code, out, err = cli(str(recorded), *QUICK, *policies, "--to", "mine.toml", "--out", "kept")
     assert code == 0, err
-    lines = out.splitlines()
-    assert lines[0].startswith("The run waves-reactive-1 (reactive, simulated, 30 min) cost 0.")
-    assert lines[1].startswith("static would have cost ")
-    assert "% more" in lines[1]
-    assert lines[2].startswith("reactive would have cost ")
-    assert any(line.startswith("The fit explains this run ") for line in lines)
-    assert any(line.startswith("Replayed as it was, the run comes to ") for line in lines)
-    assert any(line.startswith("Assumed as in the profile spark-local") for line in lines)
-    assert out.index("Assumed as in") < out.index("the same load and failures") < out.index("What the run shows")
+    assert max(map(len, out.splitlines())) <= 160
+    told = " ".join(out.split())
+    in_turn = (
+        "The run waves-reactive-1 (reactive, simulated, 30 min) cost 0.",
+        "static would have cost ",
+        "% more",
+        "reactive would have cost ",
+        "The fit explains this run ",
+        "Replayed as it was, the run comes to ",
+        "Assumed as in the profile spark-local",
+        "the same load and failures",
+        "What the run shows",
+    )
+    places = [told.index(words) for words in in_turn]
+    assert places == sorted(places)
+    assert places[0] == 0
     assert err.startswith("fitting a profile to waves-reactive-1\n")
     assert "4 of 4 runs have ended" in err
     assert "The fitted profile: mine.toml" in out
     assert load_profile(str(tmp_path / "mine.toml")).name == "fitted"
+    assert not list((tmp_path / "kept").rglob("journal.sqlite-*"))
+    assert not list(recorded.glob("journal.sqlite-*"))
     runs = find_runs([tmp_path / "kept"])
     for policy in ("static", "reactive"):
         assert [run.record.load for run in runs if run.record.policy == policy] == ["fitted-1", "fitted-2"]
@@ -113,11 +122,19 @@ def test_its_promises_have_to_be_told(cli: Tidewise, partial: Path) -> None:
         (("--core-hour", "-1"), "the prices: "),
         (("--profile", "spark-locl"), "there is no profile 'spark-locl'"),
         (("--to", "mine.json"), "the name of a profile has to end in .toml"),
+        (("--to", "none/mine.toml"), "--to none/mine.toml: there is no folder none"),
+        (("--draws", "0"), "--draws 0: write a number from 1 to 99"),
+        (("--out", "full"), "--out full: full is not empty, and not what was made of waves-reactive-1 earlier"),
+        (("--out", "full/file"), "--out full/file: full/file is a file; name a folder"),
+        (("--out", "full/file/x"), "--out full/file/x: "),
+        (("--out", "/proc/x"), "--out /proc/x: the folder cannot be made"),
     ],
 )
-def test_what_is_written_wrong_is_one_sentence(
-    cli: Tidewise, recorded: Path, arguments: tuple[str, ...], told: str
+def test_what_is_written_wrong_is_one_sentence_before_anything_is_fitted(
+    cli: Tidewise, recorded: Path, tmp_path: Path, arguments: tuple[str, ...], told: str
 ) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
     code, out, err = cli(str(recorded), *(QUICK if "--profile" not in arguments else ()), *arguments)
     assert (code, out) == (2, "")
     assert err.startswith("tidewise: ")

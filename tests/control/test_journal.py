@@ -169,7 +169,7 @@ def test_a_damaged_page_is_told_as_damage(path: Path) -> None:
 
 def test_an_empty_journal_is_told_with_what_to_do(path: Path) -> None:
     path.touch()
-    with pytest.raises(BadInputError, match="is empty; put a copy of it there, or make the run again"):
+    with pytest.raises(BadInputError, match=r"is empty: its run has only just begun.*put a copy of its journal there"):
         SqliteJournal.open_readonly(path)
 
 
@@ -302,3 +302,29 @@ def test_a_read_only_folder_can_still_be_reported_on(path: Path) -> None:
             assert list(journal.read()) == [PAUSED]
     finally:
         path.parent.chmod(0o755)
+
+
+def test_a_journal_that_nobody_writes_any_more_is_read_without_a_trace(path: Path) -> None:
+    written(path, [PAUSED, RESUMED])
+    before = sorted(path.parent.iterdir())
+    with SqliteJournal.open_readonly(path, is_over=True) as journal:
+        assert list(journal.read()) == [PAUSED, RESUMED]
+    assert sorted(path.parent.iterdir()) == before
+
+
+def test_what_only_the_log_of_a_journal_holds_is_read_as_well(path: Path, tmp_path: Path) -> None:
+    """As it is found where its writer was killed."""
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    with SqliteJournal(path) as journal:
+        journal.append([PAUSED])
+        for one in (path, path.with_name(f"{path.name}-wal")):
+            (killed / one.name).write_bytes(one.read_bytes())
+    with SqliteJournal.open_readonly(killed / path.name, is_over=True) as journal:
+        assert list(journal.read()) == [PAUSED]
+
+
+def test_an_empty_journal_is_called_empty(path: Path) -> None:
+    path.touch()
+    with pytest.raises(BadInputError, match="is empty: its run has only just begun"):
+        SqliteJournal.open_readonly(path)

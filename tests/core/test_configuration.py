@@ -70,7 +70,7 @@ def test_a_mechanism_carries_what_is_within_its_reach(
 
 
 def test_a_configuration_reads_as_a_sentence() -> None:
-    assert str(Configuration(executors=1)) == "1 executor x 1 cores, 1 slots, 1 GiB, commit every 1 s"
+    assert str(Configuration(executors=1)) == "1 executor x 1 core, 1 slot, 1 GiB, commit every 1 s"
     full = Configuration(
         executors=2,
         cores_per_executor=0.5,

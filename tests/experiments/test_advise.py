@@ -128,6 +128,15 @@ def test_more_is_advised_at_once_and_less_when_it_lasts() -> None:
     ]
 
 
+def test_what_is_advised_has_the_reason_and_the_expectations_of_the_decision_that_wanted_it() -> None:
+    dear, cheap = (want(executors, expected_latency_p95_s=float(executors)) for executors in (3, 2))
+    _, told = advised({0: want(6), 10: cheap, 15: dear, 16: cheap}, minutes=25)
+    assert [advice.target for advice in told] == [config(6), config(3)]
+    assert told[-1].at_s == pytest.approx(20 * 60, abs=60)
+    assert told[-1].decided.decision == dear
+    assert told[-1].expected.expected_latency_p95_s == 3.0
+
+
 def test_a_policy_that_waits_does_not_withdraw_its_advice_and_one_that_keeps_does() -> None:
     adviser, told = advised({0: want(2), 5: want(None), 10: want(2), 20: want(None)}, minutes=40)
     assert [advice.target for advice in told] == [config(2), None]
@@ -284,6 +293,16 @@ def test_executors_beyond_the_space_are_told(tmp_path: Path) -> None:
     told = Told()
     follow_log(path, options, told.watch())
     assert "12 executors run" in told.sentences[0]
+
+
+def test_executors_that_run_otherwise_than_they_may_are_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "app-1"
+    path.write_text("".join(a_steady_job(seconds=120, executors=4)), encoding="utf-8")
+    told = Told()
+    follow_log(path, lambda _runs: terms(lambda _: want(None)), told.watch())
+    (sentence,) = [one for one in told.sentences if "is not what the job file allows" in one]
+    assert "x 2 cores" in sentence.partition(" is not ")[0]
+    assert "x 1 core," in sentence.partition(" is not ")[2]
 
 
 def test_a_log_without_batches_is_told(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from tidewise.core import BadInputError
 from tidewise.experiments.whatif_plan import (
     Question,
     ReplayedExperiment,
-    plain_value,
     policies_of,
     space_of,
     write_plan,
@@ -78,11 +77,6 @@ def test_a_policy_that_is_asked_for_twice_has_two_names(recording: Recording) ->
 def test_a_policy_that_cannot_be_is_refused_at_once(recording: Recording) -> None:
     with pytest.raises(BadInputError, match="there is no policy 'ds3'"):
         policies_of(recording, ["ds3"], space_of(recording, {}))
-
-
-@pytest.mark.parametrize(("text", "value"), [("3", 3), ("0.5", 0.5), ("true", True), ("30s", "30s"), ("live", "live")])
-def test_values_are_read_as_a_plan_would(text: str, value: object) -> None:
-    assert plain_value(text) == value
 
 
 def test_the_plan_has_the_load_and_the_failures_of_the_run(recording: Recording, tmp_path: Path) -> None:

@@ -2,6 +2,13 @@
 
 import sys
 
+_LEFT = {
+    "experiment": "; complete runs are kept, and the same experiment goes on with the others",
+    "whatif": "; nothing was written, but for complete runs into the folder of --out",
+    **dict.fromkeys(("explain", "history", "report"), "; nothing was written"),
+}
+"""What is left of a command that somebody stopped."""
+
 
 def main() -> None:
     """Run the command line; see `tidewise --help`."""
@@ -11,7 +18,8 @@ def main() -> None:
 
         sys.exit(run())
     except KeyboardInterrupt:
-        sys.stderr.write("tidewise: stopped; complete runs are kept, and the same experiment goes on with the others\n")
+        command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        sys.stderr.write(f"tidewise: stopped{_LEFT.get(command, '')}\n")
         sys.exit(130)  # what shells expect of a program that was stopped
 
 

@@ -8,19 +8,21 @@ from rich.console import Console
 from rich.table import Table
 
 from tidewise.cli.explain import amount_text, expected_sentences
-from tidewise.cli.output import print_sentence
+from tidewise.cli.output import print_wrapped
 from tidewise.core import Decided, Observation, Reported, format_duration
 from tidewise.experiments.advise import HOURS_PER_MONTH, Advice, AdviceBook
 from tidewise.experiments.advise_terms import Terms
 from tidewise.experiments.explain_run import stamp
 from tidewise.experiments.live import LiveView
-from tidewise.report.wording import MISSING, difference, percent, seconds
+from tidewise.report.fitted_table import fitted_table
+from tidewise.report.wording import MISSING, difference, manner, percent, seconds
 
 CAVEAT = (
     "Careful: nothing was changed. How the job would have done as advised is what models of it predict; nobody has "
     "measured it."
 )
 _LISTED = 20
+_WHEN_WIDTH = 9
 
 
 class Watched:
@@ -43,14 +45,19 @@ class Watched:
         self._book.began_s = view.began_s
         advice = self._book.note(view.decided)
         if advice is not None:
-            for sentence in advice_sentences(advice):
-                print_sentence(sentence, self._screen)
+            print_advice(advice, self._screen)
+
+
+def print_advice(advice: Advice, screen: Console | None = None) -> None:
+    """All that is told of one advice, below its time."""
+    for sentence in advice_sentences(advice):
+        print_wrapped(sentence, screen, indent=_WHEN_WIDTH + 1)
 
 
 def advice_sentences(advice: Advice) -> Iterator[str]:
     """What would be done now, why, what is expected of it, and what it would save."""
-    when = f"{stamp(advice.at_s):>9}"
-    indent = " " * len(when)
+    when = f"{stamp(advice.at_s):>{_WHEN_WIDTH}}"
+    indent = " " * _WHEN_WIDTH
     yield f"{when} {_what(advice)}."
     yield f"{indent} Why: {advice.decided.decision.reason.sentence}"
     if advice.target is None:
@@ -68,7 +75,7 @@ def _what(advice: Advice) -> str:
         return f"It would measure {copies} in copies beside the job"
     if advice.target is None:
         return "It would leave the job as it is again"
-    how = "" if advice.mechanism is None else f", by {advice.mechanism}"
+    how = "" if advice.mechanism is None else f", {manner(advice.mechanism)}"
     gap = f", with a gap of {format_duration(advice.gap_s)}" if advice.gap_s > 0.0 else ""
     return f"It would change {difference(advice.source, advice.target)}{how}{gap}"
 
@@ -142,28 +149,32 @@ def _money_sentences(book: AdviceBook, currency: str) -> Iterator[str]:
         yield f"The changes themselves would have cost {amount_text(bill.change_cost)} {currency} in that time."
 
 
-def summary_table(book: AdviceBook) -> Table | None:
+def summary_table(book: AdviceBook, *, width: int) -> Table | None:
     """Each change that would have been made; None where there is none."""
     changes = [advice for advice in book.told if advice.target is not None]
     if not changes:
         return None
-    currency = book.terms.prices.currency
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("when", "change"):
-        table.add_column(name, no_wrap=True)
-    for name in (f"{currency}/h now", f"{currency}/h then", f"saved, {currency}/month", "p95 expected"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for advice in changes[:_LISTED]:
-        prices = book.terms.prices
-        expected_s = advice.expected.expected_latency_p95_s
-        table.add_row(
-            stamp(advice.at_s),
-            _short(advice),
-            amount_text(prices.per_hour(advice.source)),
-            amount_text(prices.per_hour(advice.target or advice.source)),
-            amount_text(advice.saving_per_hour * HOURS_PER_MONTH),
-            MISSING if expected_s is None else seconds(expected_s),
-        )
+    listed, prices = changes[:_LISTED], book.terms.prices
+    cells = {
+        "when": [stamp(advice.at_s) for advice in listed],
+        "change": [_short(advice) for advice in listed],
+        f"{prices.currency}/h now": [amount_text(prices.per_hour(advice.source)) for advice in listed],
+        f"{prices.currency}/h then": [
+            amount_text(prices.per_hour(advice.target or advice.source)) for advice in listed
+        ],
+        f"saved, {prices.currency}/month": [amount_text(advice.saving_per_hour * HOURS_PER_MONTH) for advice in listed],
+        "p95 expected": [
+            MISSING if (expected_s := advice.expected.expected_latency_p95_s) is None else seconds(expected_s)
+            for advice in listed
+        ],
+    }
+    table = fitted_table(
+        cells,
+        width=width,
+        words=("when", "change"),
+        breaking=("change",),
+        first_to_go=("p95 expected", f"{prices.currency}/h now"),
+    )
     if len(changes) > _LISTED:
         table.caption = f"and {len(changes) - _LISTED} more"
     return table

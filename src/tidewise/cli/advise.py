@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from tidewise.cli.advice_words import advice_sentences, summary_document, summary_sentences, summary_table
+from tidewise.cli.advice_words import print_advice, summary_document, summary_sentences, summary_table
 from tidewise.cli.live import RUNS, ForOption, HomeOption, Json, duration_s_of, supervise_job
-from tidewise.cli.output import console, print_json, print_sentence
+from tidewise.cli.output import console, print_json, print_sentence, print_wrapped
 from tidewise.core import BadInputError, Configuration, Prices, Promises
 from tidewise.experiments.advise import Advice, AdviceBook
 from tidewise.experiments.advise_follow import Watch, follow_log, follow_run
@@ -69,7 +69,8 @@ def advise(
         str | None,
         typer.Option(
             "--policy",
-            help=f"Who is asked; by default what the job file names, or {DEFAULT_POLICY}.",
+            metavar="NAME[:KEY=VALUE,...]",
+            help=f"Who is asked, with its settings; by default what the job file names, or {DEFAULT_POLICY}.",
             show_default=False,
         ),
     ] = None,
@@ -102,8 +103,12 @@ def advise(
         trigger=trigger,
     )
     watch = Watch(
-        advise=_say if not json else lambda _advice: None, tell=_warn, once=once, duration_s=duration_s_of(duration)
+        advise=_keep_to_the_summary if json else print_advice,
+        tell=_warn,
+        once=once,
+        duration_s=duration_s_of("--for", duration),
     )
+    is_over = False
     if event_log is not None and job_or_run is None:
         _refuse({"--home": home}, "for a job file, which is started")
         book = _advise_log(event_log, for_log, watch, policy=policy)
@@ -115,18 +120,24 @@ def advise(
         else:
             _refuse({"--home": home}, "for a job file, which is started")
             run = find_recorded(job_or_run)
+            is_over = run.record is not None
+            if is_over:
+                # Nobody waits for one advice after the other where all of them are there: the summary lists them.
+                watch.advise = _keep_to_the_summary
             book = follow_run(run, terms_of_run(run, policy=policy), watch).book
     else:
         raise BadInputError("name a job file, a run, or an event log with --event-log PATH; one of them")
     if json:
         print_json(summary_document(book))
         return
+    screen = console()
     for sentence in summary_sentences(book):
-        print_sentence(sentence)
-    table = summary_table(book)
+        print_wrapped(sentence, screen)
+    table = summary_table(book, width=screen.width)
     if table is not None:
-        print_sentence("")
-        console().print(table)
+        screen.print(table)
+        if is_over:
+            print_sentence(f"Each with its reason: tidewise advise {job_or_run} --json", screen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +164,10 @@ class _LogOptions:
                 f"an event log tells neither what its job may have nor what it has to keep: write {_FOR_OPTIONS}, or "
                 "--job job.toml"
             )
-        return Promises(latency_p95_s=duration_s_of(self.latency_p95), recovery_s=duration_s_of(self.recovery))
+        return Promises(
+            latency_p95_s=duration_s_of("--latency-p95", self.latency_p95),
+            recovery_s=duration_s_of("--recovery", self.recovery),
+        )
 
     def prices(self) -> Prices:
         usual = Prices()
@@ -165,7 +179,7 @@ class _LogOptions:
 
 
 def _advise_log(path: Path, options: _LogOptions, watch: Watch, *, policy: str | None) -> AdviceBook:
-    interval_s = duration_s_of(options.trigger)
+    interval_s = duration_s_of("--trigger", options.trigger)
     if options.job is not None:
         _refuse(options.given(but=("job", "trigger")), "in the job file already")
         terms = terms_of_job(JobFile(options.job, policy=policy))
@@ -204,9 +218,8 @@ def _advise_job(
     return book
 
 
-def _say(advice: Advice) -> None:
-    for sentence in advice_sentences(advice):
-        print_sentence(sentence)
+def _keep_to_the_summary(_advice: Advice) -> None:
+    """Says nothing."""
 
 
 def _warn(sentence: str) -> None:

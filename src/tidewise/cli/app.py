@@ -26,7 +26,15 @@ from tidewise.cli.history import history
 from tidewise.cli.kafka import kafka_commands
 from tidewise.cli.lag import lag
 from tidewise.cli.live import chaos, control_job, job_status, pause_job, resume_job, run_job, stop_job
-from tidewise.cli.output import BAD_INPUT, STOPPED, console, experiment_progress, print_json, print_sentence
+from tidewise.cli.output import (
+    BAD_INPUT,
+    STOPPED,
+    console,
+    experiment_progress,
+    print_json,
+    print_sentence,
+    print_wrapped,
+)
 from tidewise.cli.produce import produce_records
 from tidewise.cli.spark_plan import show_spark_plan
 from tidewise.cli.summary import published_rows, summary_rows
@@ -373,7 +381,7 @@ def _show(runs: list[Run], *, report: Path, json: bool, title: str = DEFAULT_TIT
         scenario = rows[0].scenario
         screen.print(terminal_table(rows, title=f"{scenario.load} ({origin(scenario)})", width=screen.width))
         for sentence in headlines(rows):
-            screen.print(sentence, highlight=False, markup=False)
+            print_wrapped(sentence, screen)
         beside = published_table(rows)
         if beside is not None:
             screen.print(beside)

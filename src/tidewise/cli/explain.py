@@ -36,7 +36,7 @@ from tidewise.experiments.explain import (
 )
 from tidewise.experiments.explain_run import RecordedRun, find_recorded, moment_s, stamp
 from tidewise.observe.recoveries import FOUND, Recovered
-from tidewise.report.wording import MISSING, difference, listing, percent, seconds, whole_seconds
+from tidewise.report.wording import MISSING, difference, listing, manner, percent, seconds, whole_seconds
 
 _WHO = {Origin.POLICY: "The policy", Origin.OPERATOR: "An operator", Origin.ROLLBACK: "The control loop"}
 _MOST_EVIDENCE = 12
@@ -242,7 +242,7 @@ class _Teller:
         if story is None:
             return
         request, outcome = story.request, story.outcome
-        how = f"The change went by {request.mechanism}"
+        how = f"The change went {manner(request.mechanism)}"
         if outcome is None and story.expired_at_s is None:
             yield f"{how} and had not ended when the journal did."
         elif outcome is not None:

@@ -20,7 +20,14 @@ from tidewise.cli.advice_words import Watched
 from tidewise.cli.output import STOPPED, print_json, print_sentence
 from tidewise.cli.summary import summary_rows
 from tidewise.cli.view import Frame, watching
-from tidewise.core import BadInputError, PermanentError, TemporaryError, format_duration, parse_duration_s
+from tidewise.core import (
+    BadInputError,
+    InvalidValueError,
+    PermanentError,
+    TemporaryError,
+    format_duration,
+    parse_duration_s,
+)
 from tidewise.core.readers import did_you_mean
 from tidewise.experiments import Run, compare, load_run
 from tidewise.experiments.advise_terms import terms_of_job
@@ -45,7 +52,8 @@ ForOption = Annotated[
     str | None, typer.Option("--for", metavar="DURATION", help="How long, such as 10m; by default until it is stopped.")
 ]
 PolicyOption = Annotated[
-    str | None, typer.Option("--policy", help="Another policy than the file names, with its default settings.")
+    str | None,
+    typer.Option("--policy", metavar="NAME[:KEY=VALUE,...]", help="Another policy than the file names."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 
@@ -74,7 +82,7 @@ def run_job(
     tidewise run job.toml --for 10m
     """
     file = JobFile(job, policy=policy)
-    duration_s = duration_s_of(duration)
+    duration_s = duration_s_of("--for", duration)
     if check:
         _say_check(file, json=json)
         return
@@ -168,7 +176,7 @@ def control_job(
             file,
             place,
             created=datetime.now(UTC).date().isoformat(),
-            duration_s=duration_s_of(duration),
+            duration_s=duration_s_of("--for", duration),
             advice_only=advice_only,
             observer=observer,
             tell=tell,
@@ -303,7 +311,7 @@ def chaos(
         raise BadInputError(f"name what to break: {', '.join(known)}")
     if fault not in known:
         raise BadInputError(f"there is no fault {fault!r} here{did_you_mean(fault, known)}")
-    every_s, duration_s = duration_s_of(every), duration_s_of(duration)
+    every_s, duration_s = duration_s_of("--every", every), duration_s_of("--for", duration)
     if (every_s is None) != (duration_s is None):
         raise BadInputError("a schedule needs both: --every 5m --for 1h")
     done = _break(home, fault, every_s=every_s, duration_s=duration_s or 0.0, quiet=json)
@@ -356,13 +364,16 @@ def _frame(file: JobFile) -> Frame:
     )
 
 
-def duration_s_of(text: str | None) -> float | None:
+def duration_s_of(option: str, text: str | None) -> float | None:
     """Seconds of an option's duration; None where it was not given."""
     if text is None:
         return None
-    duration_s = parse_duration_s(text)
+    try:
+        duration_s = parse_duration_s(text)
+    except InvalidValueError as error:
+        raise BadInputError(f"{option}: {error}") from error
     if duration_s <= 0:
-        raise BadInputError(f"{text!r} is no time at all; write it like 10m")
+        raise BadInputError(f"{option}: {text!r} is no time at all; write it like 10m")
     return duration_s
 
 

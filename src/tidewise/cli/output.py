@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO, cast
@@ -49,6 +50,19 @@ def console() -> Console:
 def print_sentence(sentence: str, screen: Console | None = None) -> None:
     """As it is: nothing in it is markup or coloured, and a terminal breaks its lines, not we."""
     (screen or console()).print(sentence, highlight=False, markup=False, soft_wrap=True)
+
+
+def print_wrapped(sentence: str, screen: Console | None = None, *, indent: int = 0) -> None:
+    """As it is, with lines that end between words; those after the first begin so far in."""
+    shown = screen or console()
+    lines = textwrap.wrap(
+        sentence,
+        width=max(shown.width, indent + 1),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    print_sentence("\n".join(lines), shown)
 
 
 def print_json(value: object) -> None:

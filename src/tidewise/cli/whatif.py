@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ import typer
 from pydantic import JsonValue
 from rich.console import Console
 
-from tidewise.cli.output import console, experiment_progress, print_json, print_sentence
+from tidewise.cli.output import console, experiment_progress, print_json, print_sentence, print_wrapped
 from tidewise.core import (
     BadInputError,
     InvalidValueError,
@@ -24,14 +25,15 @@ from tidewise.core import (
 )
 from tidewise.engines.simulator.profile_file import profile_to_toml
 from tidewise.experiments.plan import PricesTable, PromisesTable
+from tidewise.experiments.policy_words import plain_value
 from tidewise.experiments.spreading import THIS_PROCESS, spread_over
 from tidewise.experiments.whatif import WhatIf, what_if
 from tidewise.experiments.whatif_fit import DRAWS, RunFit, interval, usual_profile
 from tidewise.experiments.whatif_plan import (
     USUAL_POLICIES,
     Question,
-    plain_value,
     policies_of,
+    refuse_what_is_there,
     space_of,
 )
 from tidewise.experiments.whatif_recording import Recording, read_recording
@@ -85,7 +87,7 @@ def whatif(
     ] = None,
     draws: Annotated[
         int,
-        typer.Option("--draws", min=1, max=_MOST_DRAWS, help="How many profiles that explain the run are replayed."),
+        typer.Option("--draws", help=f"How many profiles that explain the run are replayed, up to {_MOST_DRAWS}."),
     ] = DRAWS,
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FILE.toml", help="Write the fitted profile for `experiment`.")
@@ -117,9 +119,13 @@ def whatif(
     tidewise whatif runs/mine --to mine.toml
       the fitted profile, for plans: profile = "mine.toml"
     """
-    if to is not None and to.suffix != ".toml":
-        raise BadInputError(f"--to {to}: the name of a profile has to end in .toml")
+    if to is not None:
+        _check_to(to)
+    if not 1 <= draws <= _MOST_DRAWS:
+        raise BadInputError(f"--draws {draws}: write a number from 1 to {_MOST_DRAWS}")
     recording = read_recording(run)
+    if out is not None:
+        _check_out(out, recording)
     usual = usual_profile(recording, profile)
     wanted = space_of(recording, _space(space or []))
     question = Question(
@@ -130,7 +136,10 @@ def whatif(
     )
     errors = Console(stderr=True)
     with ExitStack() as stack:
-        home = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidewise-whatif-")))
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidewise-whatif-"))) if out is None else out
+        if out is not None:
+            _make(out)
+            stack.callback(_clear_if_empty, out)
         quick = THIS_PROCESS if recording.duration_s <= _LONG_S else _MASTER
         spread = stack.enter_context(spread_over(master or quick))
         progress = stack.enter_context(experiment_progress(quiet=json))
@@ -155,14 +164,52 @@ def whatif(
 def _print(answer: WhatIf, *, to: Path | None, out: Path | None) -> None:
     screen = console()
     for sentence in whatif_sentences(answer):
-        print_sentence(sentence, screen)
+        print_wrapped(sentence, screen)
     screen.print()
-    for table in (whatif_table(answer), misfit_table(answer), fit_table(answer)):
-        screen.print(table)
+    for table in (whatif_table, misfit_table, fit_table):
+        screen.print(table(answer, width=screen.width))
     if to is not None:
         print_sentence(f"The fitted profile: {to}", screen)
     if out is not None:
         print_sentence(f"The plan and its runs: {out}", screen)
+
+
+def _check_to(path: Path) -> None:
+    """Not when minutes have been spent: what cannot be written is told before."""
+    if path.suffix != ".toml":
+        raise BadInputError(f"--to {path}: the name of a profile has to end in .toml")
+    if path.is_dir():
+        raise BadInputError(f"--to {path}: this is a folder; name a file in it")
+    if not path.parent.is_dir():
+        raise BadInputError(f"--to {path}: there is no folder {path.parent}; make it, or name a file in another one")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise BadInputError(f"--to {path}: it may not be written there; name a file in a folder of yours")
+
+
+def _check_out(folder: Path, recording: Recording) -> None:
+    try:
+        refuse_what_is_there(folder, recording)
+    except BadInputError as error:
+        raise BadInputError(f"--out {folder}: {error}") from error
+    except OSError as error:
+        raise BadInputError(f"--out {folder}: it cannot be read: {error.strerror}; name another folder") from error
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(
+            f"--out {folder}: the folder cannot be made: {error.strerror}; name one in a folder of yours"
+        ) from error
+    if not os.access(folder, os.W_OK):
+        raise BadInputError(f"--out {folder}: nothing may be written there; name a folder of yours")
+
+
+def _clear_if_empty(folder: Path) -> None:
+    """Where nothing came of it, nothing is left of it."""
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _space(written: list[str]) -> dict[str, JsonValue]:
@@ -241,7 +288,8 @@ def _document(answer: WhatIf, to: Path | None) -> dict[str, object]:
         "actual": asdict(answer.actual),
         "replayed": asdict(answer.replayed),
         "policies": [asdict(outcome) for outcome in answer.outcomes],
-        "trust": explained.second_half.trust.value,
+        "trust": answer.trust.value,
+        "draws": len(answer.fit.draws),
         "second_half": _misfit(explained.second_half),
         "calm": _misfit(explained.calm),
         "foretold": _misfit(explained.foretold),

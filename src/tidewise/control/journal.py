@@ -79,7 +79,7 @@ class SqliteJournal:
     def open_readonly(cls, path: Path, *, is_over: bool = False) -> Self:
         """Open a journal for reports, while a controller writes it or afterwards; `append` is refused.
 
-        `is_over`: nobody writes it any more, so SQLite need not leave anything beside it.
+        `is_over`: nobody writes it any more, ever; to read it leaves no files beside it then.
         """
         if not path.is_file():
             raise BadInputError(f"There is no journal at {path}.")
@@ -179,7 +179,10 @@ class SqliteJournal:
         connection = self._open()
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         if self._is_new():
-            raise BadInputError(f"The journal {self.path} is empty; put a copy of it there, or make the run again.")
+            raise BadInputError(
+                f"The journal {self.path} is empty: its run has only just begun, or was stopped before it did; make the"
+                " run again, or put a copy of its journal there."
+            )
         if application != APPLICATION_ID:
             raise BadInputError(f"{self.path} is not a journal of Tidewise but another program's database.")
         row = connection.execute("SELECT value FROM meta WHERE name = 'format_version'").fetchone()

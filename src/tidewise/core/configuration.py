@@ -125,10 +125,9 @@ class Configuration:
         )
 
     def __str__(self) -> str:
-        plural = "" if self.executors == 1 else "s"
         parts = [
-            f"{self.executors} executor{plural} x {self.cores_per_executor:g} cores",
-            f"{self.slots_per_executor} slots",
+            f"{_counted(self.executors, 'executor')} x {_counted(self.cores_per_executor, 'core')}",
+            _counted(self.slots_per_executor, "slot"),
             format_memory(self.memory_mib_per_executor),
         ]
         text = f"{parts[0]}, {parts[1]}, {parts[2]}, commit every {format_duration(self.commit_interval_s)}"
@@ -137,6 +136,10 @@ class Configuration:
         if self.settings:
             text += ", " + ", ".join(f"{name}={value}" for name, value in self.settings)
         return text
+
+
+def _counted(number: float, thing: str) -> str:
+    return f"{number:g} {thing}{'' if number == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,6 +110,8 @@ class _Doubt:
     since_s: float
     target: Configuration | None
     """The dearest of what was wanted since then; None: to keep what runs."""
+    decided: Decided
+    """The decision that wanted it: its reason is that of the advice."""
     more: float = 0.0
     """What running as it runs has cost since then beyond what was advised."""
 
@@ -171,35 +173,36 @@ class AdviceBook:
         if isinstance(event.decision, Profile):
             is_new = _is_advised(event) and event.decision.candidates != self._measured
             self._measured = event.decision.candidates
-            return self._tell(event, runs, None) if is_new else None
-        target = self._lasting(event.at_s, advised_target(event))
+            return self._tell(event, runs, None, at_s=event.at_s) if is_new else None
+        target, decided = self._lasting(event)
         if target == self._wanted:
             return None
         before, self._wanted = self._wanted or runs, target
-        advice = self._tell(event, runs, target)
+        advice = self._tell(decided, runs, target, at_s=event.at_s)
         self.bill.change_cost += self._change_cost(before, target or runs, advice)
         self.bill.changes += before != (target or runs)
         return advice
 
-    def _lasting(self, at_s: float, target: Configuration | None) -> Configuration | None:
-        """What is taken to be wanted from now on."""
-        wanted, prices, doubt = self._wanted, self.terms.prices, self._doubt
+    def _lasting(self, event: Decided) -> tuple[Configuration | None, Decided]:
+        """What is taken to be wanted from now on, and the decision that wanted it."""
+        wanted, prices, doubt, target = self._wanted, self.terms.prices, self._doubt, advised_target(event)
         if wanted is None or (target is not None and prices.per_hour(target) >= prices.per_hour(wanted)):
             self._doubt = None
-            return target
+            return target, event
         if doubt is None or (doubt.target is None) != (target is None):
-            self._doubt = _Doubt(since_s=at_s, target=target)
-            return wanted
-        if target is not None and doubt.target is not None:
-            doubt.target = max(target, doubt.target, key=prices.per_hour)
-        if at_s - doubt.since_s < _LASTING_S:
-            return wanted
+            self._doubt = _Doubt(since_s=event.at_s, target=target, decided=event)
+            return wanted, event
+        # Of what costs the same the newest is told, and of several ways to keep what runs as well.
+        if target is None or doubt.target is None or prices.per_hour(target) >= prices.per_hour(doubt.target):
+            doubt.target, doubt.decided = target, event
+        if event.at_s - doubt.since_s < _LASTING_S:
+            return wanted, event
         if doubt.target is None:
             self.bill.advised_cost += doubt.more
         self._doubt = None
-        return doubt.target
+        return doubt.target, doubt.decided
 
-    def _tell(self, event: Decided, runs: Configuration, target: Configuration | None) -> Advice:
+    def _tell(self, event: Decided, runs: Configuration, target: Configuration | None, *, at_s: float) -> Advice:
         expected = Expected.of(event.decision.reason.evidence, event.forecast)
         saving = 0.0
         if target is not None:
@@ -217,7 +220,7 @@ class AdviceBook:
                 # What runs is not what was meant to run when it was decided; the guards have looked at that.
                 mechanism = wanted
         advice = Advice(
-            at_s=event.at_s - (self.began_s or 0.0),
+            at_s=at_s - (self.began_s or 0.0),
             decided=replace(event, forecast=None),
             source=runs,
             target=target,

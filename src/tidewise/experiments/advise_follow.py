@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ _SILENT_AFTER_S = 120.0
 """Nothing new for so long is worth a sentence."""
 _LEFT_BEHIND_S = 600.0
 """A log that is in progress and older than this is not: its driver was killed."""
+_ROUGHLY = 0.1
+"""Of what a log tells roughly, what makes no difference."""
 _SETTLED_S = 1.0
 """Events of the same moment are written one after the other: a window is reported so long after its end."""
 
@@ -164,6 +167,15 @@ def _interval_s(path: Path, watch: Watch) -> float:
             watch.tell("Waiting for the first batches of the program.")
 
 
+def _about(seen: Configuration, told: Configuration) -> bool:
+    """Whether two configurations are the same but for what a log tells roughly: memory and the trigger's interval."""
+    return (
+        (seen.cores_per_executor, seen.slots_per_executor) == (told.cores_per_executor, told.slots_per_executor)
+        and math.isclose(seen.memory_mib_per_executor, told.memory_mib_per_executor, rel_tol=_ROUGHLY)
+        and math.isclose(seen.commit_interval_s, told.commit_interval_s, rel_tol=_ROUGHLY)
+    )
+
+
 class _LogSource:
     """Turns a log into reports, and those into advice."""
 
@@ -175,11 +187,19 @@ class _LogSource:
         self._watch = watch
         self._terms: Terms | None = None
         self._adviser: Adviser | None = None
+        self._told: Configuration | None = None
+        """The executor that was last told to be reckoned with instead of those that run."""
 
     def in_words_of_the_space(self, seen: Configuration) -> Configuration:
         if self._terms is None:
             self._terms = self._terms_for(seen)
-        return self._terms.seen_as(seen)
+        told = self._terms.seen_as(seen)
+        if not _about(seen, told) and told.with_executors(1) != self._told:
+            self._told = told.with_executors(1)
+            self._watch.tell(
+                f"Careful: what runs ({seen}) is not what the job file allows; advice is reckoned as for {told}."
+            )
+        return told
 
     @property
     def is_over(self) -> bool:

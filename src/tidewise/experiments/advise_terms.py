@@ -27,6 +27,7 @@ from tidewise.experiments.explain_run import RecordedRun
 from tidewise.experiments.job_file import JobFile
 from tidewise.experiments.plan import ControlTable, PolicyTable, SpaceTable
 from tidewise.experiments.plan_checks import check_policy, refuse_hindsight
+from tidewise.experiments.policy_words import policy_of, words_of_policy
 from tidewise.policies import make_policy
 
 DEFAULT_POLICY = "tidewise"
@@ -98,7 +99,7 @@ def terms_of_options(
         ) from error
     except InvalidValueError as error:
         raise BadInputError(f"--executors {executors}: {error}") from error
-    table, control = PolicyTable(policy=policy or DEFAULT_POLICY), ControlTable()
+    table, control = policy_of(policy or DEFAULT_POLICY), ControlTable()
     terms = _terms(table, control, space=space, promises=promises, prices=prices)
     return replace(terms, settings=replace(terms.settings, shortfall_s=_SHORTFALL_S))
 
@@ -167,5 +168,7 @@ def _policy_table(plan: Mapping[str, Any], policy: str | None) -> PolicyTable:
     """The one that was named, or else the default, with its settings where the run has it too."""
     tables = plan.get("policies") or [plan.get("policy")]
     found = [PolicyTable.model_validate(table) for table in tables if isinstance(table, dict)]
-    name = policy or DEFAULT_POLICY
-    return next((table for table in found if name in {table.label, table.policy}), PolicyTable(policy=name))
+    text = policy or DEFAULT_POLICY
+    name, given = words_of_policy(text)
+    recorded = None if given else next((table for table in found if name in {table.label, table.policy}), None)
+    return recorded or policy_of(text)

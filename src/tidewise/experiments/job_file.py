@@ -41,6 +41,7 @@ from tidewise.experiments.plan import (
     check_tables,
 )
 from tidewise.experiments.plan_checks import check_policy, refuse_hindsight
+from tidewise.experiments.policy_words import policy_of
 from tidewise.experiments.telemetry_target import Target
 from tidewise.experiments.toml_file import Memory, Table, TomlFile
 from tidewise.policies import Tidewise, make_policy
@@ -134,12 +135,16 @@ class JobFile:
     """A job file made concrete; building it finds what is wrong with it, with the line, and starts nothing."""
 
     def __init__(self, path: Path, *, policy: str | None = None, kept: Path | None = None) -> None:
-        """`policy` takes the place of the one that the file names, with its default settings.
+        """`policy` takes the place of the one that the file names, with the settings that stand behind it.
 
         `kept`: an earlier copy that is read instead; what the file names is still beside the file itself.
         """
         self._file = TomlFile(kept or path)
         self.path = path.absolute()
+        if self._file.has("policies") or self._file.has("loads"):
+            raise BadInputError(
+                f"{path} is the plan of an experiment; write a job file, or run it with `tidewise experiment {path}`"
+            )
         table = self._file.read(JobTable)
         self.table = table
         check_tables(self._file, promises=table.promises, prices=table.prices, control=table.control)
@@ -157,7 +162,7 @@ class JobFile:
         self.telemetry: Target | None = self._telemetry()
         self.program: SparkProgram = self._program()
         self._check_conf()
-        self._policy_table = table.policy if policy is None else PolicyTable(policy=policy)
+        self._policy_table = table.policy if policy is None else policy_of(policy)
         if policy is None:
             with self._file.at("policy"):
                 self._check_policy()

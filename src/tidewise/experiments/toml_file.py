@@ -124,6 +124,10 @@ class TomlFile:
         except (BadInputError, InvalidValueError) as error:
             raise self.wrong(place, str(error)) from error
 
+    def has(self, *place: str | int) -> bool:
+        """Whether something is written at this place."""
+        return place in self._lines
+
     def _line_of(self, place: Place) -> int | None:
         """The line in which this key stands, or else the table that it belongs to."""
         for length in range(len(place), 0, -1):

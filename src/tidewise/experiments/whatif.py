@@ -19,16 +19,20 @@ from tidewise.experiments.spreading import Spreader, in_this_process
 from tidewise.experiments.whatif_fit import Explained, RunFit, explain, fit_run
 from tidewise.experiments.whatif_plan import Question, ReplayedExperiment, write_plan
 from tidewise.experiments.whatif_recording import Recording, series_of_reports
-from tidewise.experiments.whatif_replay import replay
+from tidewise.experiments.whatif_replay import Trust, replay
 
 RUNS_FOLDER = "runs"
 _LOW, _HIGH = 0.05, 0.95
+FEWEST_FOR_SHARE = 7
+"""Replays of which it can be said what 90 % of them lie between; of fewer, what all of them do."""
+_COST_LEVELS, _GOOD_LEVELS = (0.05, 0.15), (0.05, 0.15)
+"""How far off a replay of the run itself explains it well, and roughly: of its cost, and of all its reports."""
 _SEED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A figure over all profiles that explain the run: the middle, and what 90 % of them lie between."""
+    """A figure over all profiles that explain the run: the middle, and what 90 % of them, or few, lie between."""
 
     low: float
     median: float
@@ -37,8 +41,9 @@ class Interval:
 
 def interval_of(values: Sequence[float]) -> Interval:
     """Of at least one value."""
-    low, median, high = (float(np.quantile(values, share)) for share in (_LOW, 0.5, _HIGH))
-    return Interval(low=low, median=median, high=high)
+    low, high = (_LOW, _HIGH) if len(values) >= FEWEST_FOR_SHARE else (0.0, 1.0)
+    least, median, most = (float(np.quantile(values, share)) for share in (low, 0.5, high))
+    return Interval(low=least, median=median, high=most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +85,29 @@ class WhatIf:
     """The run itself in the simulator, change by change: what its fit makes of cost and quality that are known."""
     outcomes: tuple[Outcome, ...]
     """In the order in which the policies were named."""
+
+    @property
+    def cost_trust(self) -> Trust:
+        """By how far off the cost is when the run itself is replayed."""
+        off = abs(self.replayed.cost.median - self.actual.cost)
+        return _trust(off / self.actual.cost if self.actual.cost > 0.0 else 0.0, _COST_LEVELS)
+
+    @property
+    def good_trust(self) -> Trust:
+        """By how far off the share of good reports is when the run itself is replayed."""
+        if self.actual.good_share is None or self.replayed.good_share is None:
+            return Trust.WELL
+        return _trust(abs(self.replayed.good_share.median - self.actual.good_share), _GOOD_LEVELS)
+
+    @property
+    def trust(self) -> Trust:
+        """No more than the half that was foretold bears, nor than the replay of what is known bears."""
+        return max((self.explained.second_half.trust, self.cost_trust, self.good_trust), key=list(Trust).index)
+
+
+def _trust(off: float, levels: tuple[float, float]) -> Trust:
+    well, roughly = levels
+    return Trust.WELL if off <= well else Trust.ROUGHLY if off <= roughly else Trust.NOT
 
 
 def what_if(
@@ -175,7 +203,7 @@ def _outcome(
 
 
 def _reports(run: Run) -> tuple[Observation, ...]:
-    with SqliteJournal.open_readonly(run.folder / JOURNAL_FILE) as journal:
+    with SqliteJournal.open_readonly(run.folder / JOURNAL_FILE, is_over=True) as journal:
         return tuple(event.observation for event in journal.read() if isinstance(event, Reported))
 
 

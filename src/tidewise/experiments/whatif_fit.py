@@ -8,14 +8,16 @@ held loosely by another profile: what a run cannot tell stays as it is there, an
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from tidewise.core import BadInputError, JobStatus, Observation
+from tidewise.core import BadInputError, Configuration, JobStatus, Observation
 from tidewise.engines.simulator import SimulatorProfile, load_profile, shipped_profiles
+from tidewise.engines.simulator.physics import capacity_per_s
 from tidewise.experiments.spark_batch_fit import neat
 from tidewise.experiments.whatif_parts import (
     Parts,
@@ -51,6 +53,7 @@ from tidewise.experiments.whatif_search import (
     RECORDS,
     SEED,
     TINY,
+    Found,
     Search,
     within,
     without_noise,
@@ -142,13 +145,12 @@ def fit_run(
     if in_batches(recording, parts.profile):
         put_warm_up(parts)
     found = Search(recording, parts.profile, end_s, speed_sd=speed_sd).found()
-    logs, covariance = found.logs, found.covariance
-    for path, log, variance in zip(found.paths, logs, np.diag(covariance), strict=True):
+    for path, log, variance in zip(found.paths, found.logs, np.diag(found.covariance), strict=True):
         parts.put(path, math.exp(log), log_sd=math.sqrt(variance), basis=f"replays of {found.windows} windows")
     _put_noise(parts, recording, end_s)
     return RunFit(
         profile=_valid(parts.profile),
-        draws=tuple(_draws(parts, found.paths, logs, covariance, count=draws, seed=seed)),
+        draws=tuple(_draws(parts, found, _usually_ran(recording, end_s), count=draws, seed=seed)),
         values=tuple(parts.values),
         assumed=tuple(dict.fromkeys(parts.assumed)),
         usual=usual.name,
@@ -290,22 +292,32 @@ def _jumps(reports: Sequence[Observation]) -> float | None:
 # Draws ------------------------------------------------------------------------------------------------------------
 
 
-def _draws(
-    parts: Parts, paths: Sequence[Place], logs: Floats, covariance: Floats, *, count: int, seed: int
-) -> list[SimulatorProfile]:
+def _draws(parts: Parts, found: Found, usually_ran: Configuration, *, count: int, seed: int) -> list[SimulatorProfile]:
     """Profiles that explain the run about as well: what was searched for together, the rest each for itself."""
-    random = np.random.default_rng([seed, 7])
+    random, paths = np.random.default_rng([seed, 7]), found.paths
     drawn = []
     for number in range(1, count + 1):
         profile = parts.profile.model_copy(update={"name": f"fitted-{number}"})
-        for path, log in zip(paths, random.multivariate_normal(logs, covariance), strict=True):
+        for path, log in zip(paths, random.multivariate_normal(found.logs, found.covariance), strict=True):
             profile = with_value(profile, path, within(path, math.exp(log)))
+        searched = profile
         for value in parts.values:
             if value.path not in paths:
                 factor = math.exp(value.log_sd * float(random.standard_normal()))
                 profile = with_value(profile, value.path, within(value.path, value.value * factor))
-        drawn.append(_valid(profile))
+        drawn.append(_valid(_as_fast(profile, searched, usually_ran)))
     return drawn
+
+
+def _as_fast(profile: SimulatorProfile, searched: SimulatorProfile, configuration: Configuration) -> SimulatorProfile:
+    """With the capacity that was searched for where it was seen: what slots bring moves that of others only."""
+    now, before = (capacity_per_s(one.capacity, configuration, configuration.executors) for one in (profile, searched))
+    return with_value(profile, RECORDS, value_at(profile, RECORDS) * before / now)
+
+
+def _usually_ran(recording: Recording, until_s: float) -> Configuration:
+    """The configuration of most reports."""
+    return Counter(one.configuration for one in recording.observations if one.time_s <= until_s).most_common(1)[0][0]
 
 
 def _valid(profile: SimulatorProfile) -> SimulatorProfile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,11 @@ from tidewise.engines.simulator import SimulatorProfile
 from tidewise.engines.simulator.profile_file import profile_to_toml
 from tidewise.experiments.experiment import Experiment
 from tidewise.experiments.plan import ControlTable, PolicyTable, SpaceTable
+from tidewise.experiments.policy_words import policy_of, words_of_policy
 from tidewise.experiments.record import FaultRecord
 from tidewise.experiments.toml_file import duration_text, to_toml
 from tidewise.experiments.whatif_recording import Recording
-from tidewise.policies import BestFixed, Static, make_policy
+from tidewise.policies import Static
 
 Values = Mapping[str, JsonValue]
 """A table as a plan writes it."""
@@ -100,18 +100,12 @@ def policies_of(recording: Recording, written: Sequence[str], space: Values) -> 
     most = max(int(str(each)) for each in _listed(space["executors"]))
     tables: list[PolicyTable] = []
     for text in written or USUAL_POLICIES:
-        name, _, settings = text.partition(":")
-        given = _settings(text, settings)
+        name, _ = words_of_policy(text)
         # Static is what is paid for the peak, where nobody says otherwise.
         usual = {"executors": most} if name == Static.name else _recorded_settings(recording, name)
         taken = {table.label for table in tables}
         label = next(each for each in (name, *(f"{name}-{number}" for number in range(2, 1000))) if each not in taken)
-        try:
-            tables.append(PolicyTable.model_validate({"policy": name, "name": label, **(given or usual)}))
-        except ValidationError as error:
-            raise BadInputError(f"--policy {text}: {error.errors()[0]['msg'].removeprefix(_WRONG_PREFIX)}") from error
-        if name != BestFixed.name:
-            make_policy(name, tables[-1].settings)  # what is wrong with it is told before anything is fitted
+        tables.append(policy_of(text, usual=usual, label=label))
     return tuple(tables)
 
 
@@ -121,25 +115,6 @@ def _recorded_settings(recording: Recording, name: str) -> dict[str, JsonValue]:
         if isinstance(table, dict) and table.get("policy") == name:
             return {key: value for key, value in table.items() if key not in {"policy", "name"} and value is not None}
     return {}
-
-
-def _settings(text: str, settings: str) -> dict[str, JsonValue]:
-    found: dict[str, JsonValue] = {}
-    for part in filter(None, settings.split(",")):
-        key, equals, value = part.partition("=")
-        if not (key.strip() and equals and value.strip()):
-            raise BadInputError(f"--policy {text}: write settings like ds2:target_utilisation=0.7,stabilisation=30s")
-        found[key.strip()] = plain_value(value.strip())
-    return found
-
-
-def plain_value(text: str) -> JsonValue:
-    """A number, true or false where it is one; else the text."""
-    try:
-        value: JsonValue = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, int | float | bool | list) else text
 
 
 # The plan ---------------------------------------------------------------------------------------------------------
@@ -189,10 +164,29 @@ def write_plan(folder: Path, recording: Recording, draws: Sequence[SimulatorProf
         ],
         "policies": [policy.model_dump(mode="json", exclude_none=True) for policy in question.policies],
     }
-    told = f"# The run {recording.name}, run again. Its failures are not in this file: they come when they came.\n"
     path = folder / PLAN_FILE
-    path.write_text(told + to_toml(document), encoding="utf-8")
+    path.write_text(f"{_first_line(recording)}\n{to_toml(document)}", encoding="utf-8")
     return path
+
+
+def _first_line(recording: Recording) -> str:
+    return f"# The run {recording.name}, run again. Its failures are not in this file: they come when they came."
+
+
+def refuse_what_is_there(folder: Path, recording: Recording) -> None:
+    """BadInputError where the folder holds anything but the plan of this run, run again."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise BadInputError(f"{folder} is a file; name a folder, which need not exist")
+    if not any(folder.iterdir()):
+        return
+    plan = folder / PLAN_FILE
+    known = plan.is_file() and plan.read_text(encoding="utf-8", errors="replace").startswith(_first_line(recording))
+    if not known:
+        raise BadInputError(
+            f"{folder} is not empty, and not what was made of {recording.name} earlier; name another folder"
+        )
 
 
 def _control(recording: Recording) -> Values:

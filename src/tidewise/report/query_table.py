@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
-from rich.text import Text
 
 from tidewise.experiments.query_bench import FEW_EVENTS
 from tidewise.experiments.query_figures import QueryFigures, StageFigures
 from tidewise.report import wording
+from tidewise.report.fitted_table import fitted_table
 
 _KIB, _MIB = 1024.0, 1024.0**2
 _FAILED = "failed"
@@ -128,7 +125,7 @@ def query_table(queries: Sequence[QueryFigures], *, width: int) -> Table:
     """For a terminal of this width."""
     cells = {column.title: [column.cell(query) for query in queries] for column in columns_of(queries)}
     words = {column.title for column in columns_of(queries) if column.words}
-    return _fitted(cells, words=words, first_to_go=_FIRST_TO_GO, width=width)
+    return fitted_table(cells, width=width, words=words, breaking=words, first_to_go=_FIRST_TO_GO)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,33 +191,7 @@ def stage_table(queries: Sequence[QueryFigures], *, width: int) -> Table:
     rows = list(stage_rows(queries))
     cells = {column.title: [row[place] for row in rows] for place, column in enumerate(STAGE_COLUMNS)}
     words = {column.title for column in STAGE_COLUMNS if column.words}
-    return _fitted(cells, words=words, first_to_go=("share", "tasks"), width=width)
-
-
-def _fitted(cells: Mapping[str, Sequence[str]], *, words: set[str], first_to_go: Sequence[str], width: int) -> Table:
-    shown = dict(cells)
-    for name in first_to_go:
-        if 1 + sum(_column_width(title, column, words) for title, column in shown.items()) > width:
-            del shown[name]
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for title in shown:
-        side: Literal["left", "right"] = "left" if title in words else "right"
-        table.add_column("\n".join(_heading(title)), justify=side, overflow="fold", no_wrap=title not in words)
-    for row in zip(*shown.values(), strict=True):
-        # Text, not str: what a failure says must not be read as markup.
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _heading(title: str) -> list[str]:
-    """The title in lines that are no wider than most figures."""
-    return textwrap.wrap(title, width=9, break_long_words=False)
-
-
-def _column_width(title: str, cells: Sequence[str], words: set[str]) -> int:
-    """With the space beside it; words may break."""
-    lines = [line for cell in cells for line in (cell.split() if title in words else [cell])]
-    return max(map(len, [*_heading(title), *lines])) + 2
+    return fitted_table(cells, width=width, words=words, breaking=words, first_to_go=("share", "tasks"))
 
 
 def markdown_tables(queries: Sequence[QueryFigures]) -> tuple[str, str]:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
-from rich.text import Text
 
 from tidewise.core import Mechanism
 from tidewise.core.recovery import BEFORE_S, CALM_S, FELT_WITHIN_S
 from tidewise.experiments.comparison import Aggregate
 from tidewise.experiments.measures import SLOW_RECOVERY_S, OverBaseline, Percentiles, Summary
 from tidewise.report import wording
+from tidewise.report.fitted_table import fitted_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,34 +199,8 @@ def terminal_table(aggregates: Sequence[Aggregate], *, title: str, width: int) -
         for column in COLUMNS
         if column.brief
     }
-    for name in _FIRST_TO_GO:
-        if 1 + sum(map(_column_width, cells, cells.values())) > width:
-            del cells[name]
-    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for column in COLUMNS:
-        if column.title in cells:
-            side: Literal["left", "right"] = "left" if column.words else "right"
-            heading = "\n".join(_heading(column.title))
-            table.add_column(heading, justify=side, overflow="fold", no_wrap=not _wraps(column.title))
-    for row in zip(*cells.values(), strict=True):
-        # Text, not str: names from the runs must not be read as markup.
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _wraps(title: str) -> bool:
-    return title == "changes"
-
-
-def _heading(title: str) -> list[str]:
-    """The title in lines that are no wider than most figures."""
-    return textwrap.wrap(title, width=9, break_long_words=False)
-
-
-def _column_width(title: str, cells: Sequence[str]) -> int:
-    """With the space beside it; the kinds of change may break between words."""
-    lines = [line for cell in cells for line in (cell.split() if _wraps(title) else cell.splitlines())]
-    return max(map(len, [*_heading(title), *lines])) + 2
+    words = {column.title for column in COLUMNS if column.words}
+    return fitted_table(cells, width=width, title=title, words=words, breaking=("changes",), first_to_go=_FIRST_TO_GO)
 
 
 def _two_lines(column: Column, cell: str) -> str:

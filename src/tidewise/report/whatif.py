@@ -5,33 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
-from rich.text import Text
 
 from tidewise.core import format_duration
-from tidewise.experiments.whatif import Interval, Outcome, WhatIf
+from tidewise.experiments.whatif import FEWEST_FOR_SHARE, Interval, Outcome, WhatIf
 from tidewise.experiments.whatif_fit import interval
 from tidewise.experiments.whatif_replay import JUDGED, Figure, Misfit, Trust
+from tidewise.report.fitted_table import fitted_table
 from tidewise.report.wording import MISSING, count, listing, percent
 
 _TRUST = {
     Trust.WELL: "The fit explains this run well",
     Trust.ROUGHLY: "The fit explains this run roughly",
-    Trust.NOT: "The fit does not explain this run: do not trust the figures",
+    Trust.NOT: "The fit does not explain this run",
 }
 _ALIKE = 0.005
 """Of the cost of the run: what differs by less is the same."""
 _NOTABLE = 0.02
-"""Of all seconds."""
+"""Of all reports."""
 
 
 def whatif_sentences(answer: WhatIf) -> list[str]:
     """What the run cost, what others would have cost, and how far that can be trusted."""
-    said = [_trust(answer)] if answer.explained.second_half.trust is Trust.NOT else []
+    said = [_trust(answer)] if answer.trust is Trust.NOT else []
     said.append(_actual(answer))
     said += [_outcome(answer, outcome) for outcome in answer.outcomes]
-    if answer.explained.second_half.trust is not Trust.NOT:
+    if answer.trust is not Trust.NOT:
         said.append(_trust(answer))
     said.append(_replayed(answer))
     if answer.fit.assumed:
@@ -55,17 +54,18 @@ def _actual(answer: WhatIf) -> str:
     good = (
         ""
         if actual.good_share is None
-        else f" and kept its promised latency in {percent(actual.good_share)} of all seconds"
+        else f" and kept its promised latency in {percent(actual.good_share)} of its reports"
     )
     return f"The run {recording.name} ({recording.policy}, {engine}, {lasted}{cut}) {cost}{good}."
 
 
 def _outcome(answer: WhatIf, outcome: Outcome) -> str:
     currency, money = answer.question.prices.currency, _money(answer)
-    cost = f"{money(outcome.cost.median)} {currency}{_between(outcome.cost, money)}"
+    cost = f"{money(outcome.cost.median)} {currency}{_between(answer, outcome.cost, money)}"
     good = ""
     if outcome.good_share is not None:
-        good = f", with {percent(outcome.good_share.median)} good seconds{_between(outcome.good_share, percent)}"
+        share = outcome.good_share
+        good = f", with {percent(share.median)} good reports{_between(answer, share, percent)}"
     made = "no change" if outcome.changes.median == 0 else f"{count(outcome.changes.median)} changes"
     made = "1 change" if outcome.changes.median == 1 else made
     failed = f"; it failed {outcome.failed_decisions} times instead of deciding" if outcome.failed_decisions else ""
@@ -84,22 +84,46 @@ def _whole(share: float) -> str:
     return f"{round(100 * share) + 0} %"
 
 
-def _between(value: Interval, form: Callable[[float], str]) -> str:
+def _between(answer: WhatIf, value: Interval, form: Callable[[float], str]) -> str:
     low, high = form(value.low), form(value.high)
-    return "" if low == high else f" (90 %: {low.removesuffix(' %')} to {high})"
+    return "" if low == high else f" ({_spread_of(answer)}: {low.removesuffix(' %')} to {high})"
+
+
+def _spread_of(answer: WhatIf) -> str:
+    """What an interval is: few replays do not tell what 90 % of them lie between."""
+    draws = len(answer.fit.draws)
+    return "90 %" if draws >= FEWEST_FOR_SHARE else f"{draws} draws"
 
 
 def _trust(answer: WhatIf) -> str:
-    misfit = answer.explained.second_half
+    explained, misfit = answer.explained, answer.explained.second_half
+    trust = f"{_TRUST[answer.trust]}{_because(answer)}"
+    if answer.trust is Trust.NOT:
+        trust += ": do not trust the figures"
     if all(misfit.errors[figure] is None for figure in JUDGED):
-        return f"{_TRUST[Trust.NOT]}. Its second half shows nothing that could be foretold."
-    explained = answer.explained
-    trust = f"{_TRUST[misfit.trust]}. Fitted to the first half, it misses the second by {_off(misfit)}"
+        return f"{trust}. Its second half shows nothing that could be foretold."
+    trust += f". Fitted to the first half, it misses the second by {_off(misfit)}"
     if explained.calm.windows and explained.calm.windows < misfit.windows:
         trust += f" (where nothing had broken or been changed lately, by {_off(explained.calm)})"
     if explained.foretold.errors != misfit.errors:
         trust += f"; where it has to foretell how long outages last as well, by {_off(explained.foretold)}"
     return f"{trust}; fitted to all of it, it misses that by {_off(explained.whole)}."
+
+
+def _because(answer: WhatIf) -> str:
+    """What of the run its own replay does not show, where that is why the fit is trusted less."""
+    trust, actual, replayed, money = answer.trust, answer.actual, answer.replayed, _money(answer)
+    if trust is answer.explained.second_half.trust:
+        return ""
+    reasons = []
+    if trust is answer.good_trust and actual.good_share is not None and replayed.good_share is not None:
+        reasons.append(
+            f"has {percent(replayed.good_share.median)} good reports instead of {percent(actual.good_share)}"
+        )
+    if trust is answer.cost_trust:
+        currency = answer.question.prices.currency
+        reasons.append(f"costs {money(replayed.cost.median)} instead of {money(actual.cost)} {currency}")
+    return f", because a replay of it {listing(reasons)}"
 
 
 def _off(misfit: Misfit) -> str:
@@ -112,76 +136,67 @@ def _replayed(answer: WhatIf) -> str:
     if replayed.good_share is None or actual.good_share is None:
         return f"Replayed as it was, the run comes to {cost}."
     share, off = percent(replayed.good_share.median), replayed.good_share.median - actual.good_share
-    said = f"Replayed as it was, the run comes to {cost}, {share} instead of {percent(actual.good_share)} good seconds"
+    said = f"Replayed as it was, the run comes to {cost}, {share} instead of {percent(actual.good_share)} good reports"
     if abs(off) < _NOTABLE:
         return f"{said}."
     word = "many" if off > 0.0 else "few"
     return (
-        f"{said}: expect that good seconds are told about {100 * abs(off):.0f} points too {word} for the others, too."
+        f"{said}: expect that good reports are told about {100 * abs(off):.0f} points too {word} for the others, too."
     )
 
 
-def whatif_table(answer: WhatIf) -> Table:
-    """One row for the run, one for each policy."""
-    table = Table(
-        title=Text(f"{answer.recording.name}: the same load and failures"),
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    currency, money = answer.question.prices.currency, _money(answer)
-    columns = (
-        "policy",
-        f"cost, {currency}",
-        "90 %",
-        f"saved, {currency}",
-        "90 %",
-        "saved",
-        "good seconds",
-        "90 %",
-        "changes",
-    )
-    for name in columns:
-        table.add_column(name, justify="left" if name == "policy" else "right", no_wrap=True)
-    actual = answer.actual
+def whatif_table(answer: WhatIf, *, width: int) -> Table:
+    """One row for the run, one for each policy; below a figure, what the replays lie between."""
+    actual, outcomes, money = answer.actual, answer.outcomes, _money(answer)
+    currency = answer.question.prices.currency
     good = MISSING if actual.good_share is None else percent(actual.good_share)
-    made = str(actual.changes)
-    table.add_row(f"{answer.recording.policy} (the run)", money(actual.cost), "", "", "", "", good, "", made)
-    for outcome in answer.outcomes:
-        share = outcome.good_share
-        table.add_row(
-            outcome.policy,
-            money(outcome.cost.median),
-            f"{money(outcome.cost.low)}..{money(outcome.cost.high)}",
-            money(outcome.saved.median),
-            f"{money(outcome.saved.low)}..{money(outcome.saved.high)}",
-            _whole(outcome.saved.median / actual.cost) if actual.cost > 0.0 else MISSING,
-            MISSING if share is None else percent(share.median),
-            "" if share is None else f"{percent(share.low).removesuffix(' %')}..{percent(share.high)}",
-            count(outcome.changes.median),
-        )
-    return table
-
-
-def misfit_table(answer: WhatIf) -> Table:
-    """How far the replay was off, in the whole run and in the half that was foretold."""
-    table = Table(
-        title=Text("How far off the replay is, on average over windows"),
-        title_justify="left",
-        box=SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+    cells = {
+        "policy": [f"{answer.recording.policy} (the run)", *(outcome.policy for outcome in outcomes)],
+        f"cost, {currency}": [money(actual.cost), *(_stacked(outcome.cost, money) for outcome in outcomes)],
+        f"saved, {currency}": ["", *(_stacked(outcome.saved, money) for outcome in outcomes)],
+        "saved": ["", *(_saved_share(answer, outcome) for outcome in outcomes)],
+        "good reports": [good, *(_stacked(outcome.good_share, percent) for outcome in outcomes)],
+        "changes": [str(actual.changes), *(count(outcome.changes.median) for outcome in outcomes)],
+    }
+    draws = len(answer.fit.draws)
+    spread = "" if draws == 1 else f"; in brackets: {_spread_of(answer)}"
+    return fitted_table(
+        cells,
+        width=width,
+        title=f"{answer.recording.name}: the same load and failures{spread}",
+        words=("policy",),
+        breaking=("policy",),
+        first_to_go=("changes", f"saved, {currency}"),
     )
-    for name in ("", *JUDGED, "windows"):
-        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+
+
+def _stacked(value: Interval | None, form: Callable[[float], str]) -> str:
+    if value is None:
+        return MISSING
+    low, median, high = form(value.low), form(value.median), form(value.high)
+    return median if low == high else f"{median}\n({low.removesuffix(' %')}..{high.removesuffix(' %')})"
+
+
+def _saved_share(answer: WhatIf, outcome: Outcome) -> str:
+    return _whole(outcome.saved.median / answer.actual.cost) if answer.actual.cost > 0.0 else MISSING
+
+
+def misfit_table(answer: WhatIf, *, width: int) -> Table:
+    """How far the replay was off, in the whole run and in the half that was foretold."""
     explained = answer.explained
-    for name, misfit in (
-        ("second half, from the first", explained.second_half),
-        ("its calm windows", explained.calm),
-        ("with outages foretold, too", explained.foretold),
-        ("all of it", explained.whole),
-    ):
-        table.add_row(name, *(_error(misfit, figure) for figure in JUDGED), str(misfit.windows))
-    return table
+    rows = {
+        "second half, from the first": explained.second_half,
+        "its calm windows": explained.calm,
+        "with outages foretold, too": explained.foretold,
+        "all of it": explained.whole,
+    }
+    cells = {
+        "": list(rows),
+        **{figure.value: [_error(misfit, figure) for misfit in rows.values()] for figure in JUDGED},
+        "windows": [str(misfit.windows) for misfit in rows.values()],
+    }
+    title = "How far off the replay is, on average over windows"
+    return fitted_table(cells, width=width, title=title, words=("",), breaking=("",))
 
 
 def _error(misfit: Misfit, figure: Figure) -> str:
@@ -189,17 +204,18 @@ def _error(misfit: Misfit, figure: Figure) -> str:
     return MISSING if error is None else _whole(error)
 
 
-def fit_table(answer: WhatIf) -> Table:
+def fit_table(answer: WhatIf, *, width: int) -> Table:
     """The parameters that the run shows."""
-    table = Table(
-        title=Text("What the run shows of the job"), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
-    for name in ("parameter", "value", "90 %", "rests on"):
-        table.add_column(name, justify="left" if name in {"parameter", "rests on"} else "right", no_wrap=True)
-    for value in answer.fit.values:
-        low, high = interval(value)
-        table.add_row(".".join(value.path), f"{value.value:.4g}", f"{low:.3g}..{high:.3g}", value.basis)
-    return table
+    values = answer.fit.values
+    cells = {
+        "parameter": [".".join(value.path) for value in values],
+        "value": [f"{value.value:.4g}" for value in values],
+        "90 %": ["{:.3g}..{:.3g}".format(*interval(value)) for value in values],
+        "rests on": [value.basis for value in values],
+    }
+    words = ("parameter", "rests on")
+    title = "What the run shows of the job"
+    return fitted_table(cells, width=width, title=title, words=words, breaking=("rests on",), first_to_go=("rests on",))
 
 
 def _money(answer: WhatIf) -> Callable[[float], str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from tidewise.core import Configuration, Parameter, Promises, format_duration, format_memory
+from tidewise.core import Configuration, Mechanism, Parameter, Promises, format_duration, format_memory
 from tidewise.experiments.comparison import Aggregate, Scenario, Spread
 
 MISSING = "–"  # noqa: RUF001 - an en dash is what a table shows where there is no value
@@ -108,6 +108,11 @@ def _value(configuration: Configuration, parameter: Parameter) -> str:
         return " ".join(f"{name}={value}" for name, value in configuration.settings) or "none"
     value = getattr(configuration, parameter.value)
     return "none" if value is None else f"{value:g}"
+
+
+def manner(mechanism: Mechanism) -> str:
+    """How a change is made, as the end of a sentence: "by handover"."""
+    return "live" if mechanism is Mechanism.LIVE else f"by {mechanism}"
 
 
 def listing(words: Sequence[str]) -> str:

@@ -96,6 +96,7 @@ class EventLog:
         if not self.path.is_dir():
             path = self.path if self.path.exists() else _ended(self.path)
             _check_codec(path)
+            _check_begin(path)
             return [(1, path)]
         found = sorted(
             (int(match[1]), not path.name.endswith(_COMPACT), path)
@@ -198,6 +199,19 @@ def _check_codec(path: Path) -> None:
             f"{path} is compressed with {codec}, which cannot be read here; set spark.eventLog.compression.codec to "
             f"{' or '.join(_CODECS)}, or spark.eventLog.compress to false"
         )
+
+
+def _check_begin(path: Path) -> None:
+    """BadInputError for a file of something else; one that has just been begun may be any log."""
+    if _codec(path) is not None:
+        return
+    try:
+        with path.open("rb") as file:
+            begins = file.read(_NAME_WITHIN).lstrip()
+    except OSError as error:
+        raise BadInputError(f"{path} cannot be read: {error.strerror or error}") from error
+    if begins and not begins.startswith(b"{"):
+        raise BadInputError(f"{path} is not an event log of Spark; name a file or folder that spark.eventLog.dir holds")
 
 
 def _text(reading: _Reading) -> Iterator[bytes]:
