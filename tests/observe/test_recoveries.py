@@ -147,7 +147,13 @@ def test_a_stop_between_two_reports_is_found_by_what_it_left_undone_and_made_lat
 
 def test_what_is_late_because_more_arrived_or_by_a_change_is_no_failure() -> None:
     assert stop_between_two_reports(arrives_per_s=150.0) == []
-    assert stop_between_two_reports(after=replace(ONE, executors=5)) == []
+    assert stop_between_two_reports(after=replace(ONE, executors=3)) == []
+    assert stop_between_two_reports(after=replace(ONE, executors=5, cores_per_executor=2.0)) == []
+
+
+def test_executors_that_joined_after_it_do_not_hide_a_failure() -> None:
+    (found,) = stop_between_two_reports(after=replace(ONE, executors=5))
+    assert (found.kind, found.at_s, found.configuration) == (FOUND, 305.0, ONE)
 
 
 def test_a_job_that_has_become_slower_has_not_failed() -> None:

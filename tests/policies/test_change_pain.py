@@ -60,3 +60,14 @@ def test_what_was_late_before_or_failed_after_is_not_the_changes_doing() -> None
     broken = reports([*CALM, *AFTER])
     broken[4] = replace(broken[4], status=JobStatus.DOWN)
     assert pain(broken) == 0.0
+
+
+def test_what_is_late_because_of_a_failure_that_no_report_saw_is_not_of_the_change_that_followed_it() -> None:
+    follower = ChangePain()
+    for observation in reports([*CALM, (9, True)]):
+        follower.learn(observation)
+    follower.felt()
+    assert not follower.is_watching
+    for observation in reports([(9, True)] * 4, first_s=50.0):
+        follower.learn(observation)
+    assert follower.late_s(PROMISES) == 0.0

@@ -64,3 +64,14 @@ def test_what_a_failure_needed_beyond_what_was_added_is_given_back_and_not_misse
     for observation in reports([4, 5], first_s=200.0):
         follower.learn(observation)
     assert follower.left_s(210.0, 4.0) == 120.0
+
+
+def test_what_joins_after_a_failure_that_no_report_saw_is_neither_kept_nor_missed() -> None:
+    follower = patience(reports([4, 4, 2]))
+    follower.felt(30.0)
+    for observation in reports([9, 9], first_s=40.0):
+        follower.learn(observation)
+    assert follower.left_s(50.0, 2.0) == 0.0
+    for observation in reports([4, 6], first_s=400.0):
+        follower.learn(observation)
+    assert follower.left_s(410.0, 1.0) == pytest.approx(120.0)

@@ -223,6 +223,21 @@ def test_a_job_that_is_down_is_given_executors_for_its_return_and_none_that_cost
     assert isinstance(taught(history).decide(at_its_end(history, space=slow)), Keep)
 
 
+def test_a_job_that_stood_still_between_two_reports_is_helped_before_anything_says_that_it_failed() -> None:
+    history = steady(6, 3000.0)
+    # It was up again when its report came: output is as quick as before, but hardly any of it came.
+    stood_still = replace(
+        history[-1], time_s=605.0, processed_rate_per_s=400.0, backlog_records=12_000.0, busy_share=0.4
+    )
+    as_fast_as_ever = replace(stood_still, processed_rate_per_s=6000.0 * 0.4)
+    wants = [
+        wanted(taught([*history, last]).decide(at_its_end([*history, last], forecast=expected(3000.0, 605.0))))
+        for last in (stood_still, as_fast_as_ever)
+    ]
+    assert wants[0] is not None
+    assert wants[0] > (wants[1] or 6)
+
+
 def test_what_a_failure_left_behind_is_worked_off_and_the_executors_are_given_back() -> None:
     history = failed(steady(6))
     behind = replace(

@@ -60,6 +60,7 @@ def test_a_failure_that_was_over_before_it_showed_counts_and_tells_nothing_of_do
     unseen.felt(10.0)
     assert unseen.failures_per_s == pytest.approx(short.failures_per_s)
     assert unseen.failed_s(30.0) == 20.0
+    assert unseen.works_s(30.0) == 20.0
     down = seen(40.0, JobStatus.DOWN)
     assert unseen.down_left_s(down) == trouble().down_left_s(down)
 

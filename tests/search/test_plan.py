@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -510,9 +511,34 @@ def test_losing_one_of_more_is_never_worse(rate: float, replaced_s: float, limit
     assert costs == sorted(costs, reverse=True)
 
 
-@given(work_s=st.floats(0.0, 1e4), warmth=st.floats(0.1, 1.0))
+@given(work_s=st.floats(0.0, 1e4), warmth=st.floats(0.1, 1.0), load=st.floats(0.0, 0.97))
 @_quick
-def test_work_takes_longer_while_a_job_gets_warm_but_not_for_ever(work_s: float, warmth: float) -> None:
-    took_s = float(replace(standing(0), warmth=warmth).worked_off_s(np.array([work_s]))[0])
-    assert work_s <= took_s <= work_s / warmth + 1e-9
-    assert took_s <= work_s + COLD_S
+def test_work_comes_to_more_while_a_job_gets_warm_but_not_to_what_never_ends(
+    work_s: float, warmth: float, load: float
+) -> None:
+    cold = replace(standing(0), warmth=warmth)
+    comes_to_s = float(cold.worked_off_s(np.array([work_s]), np.array([load]))[0])
+    assert work_s <= comes_to_s <= work_s + (1.0 - warmth) * COLD_S + 1e-9
+    if work_s > 0.0:
+        takes_s = comes_to_s / (1.0 - load)
+        done_s = (1.0 - load) * takes_s - (1.0 - warmth) * COLD_S * -math.expm1(-takes_s / COLD_S)
+        assert done_s >= work_s - 1e-6  # Newton comes from above
+
+
+def test_a_cold_job_falls_behind_at_first_if_what_arrives_is_more_than_it_can_do_then() -> None:
+    half_cold = replace(standing(0), warmth=0.45)
+    work_s, load = np.array([4.0]), np.array([0.46])
+    takes_s = float(half_cold.worked_off_s(work_s, load)[0]) / (1.0 - 0.46)
+    # Warm, it would take 7 s.
+    assert takes_s == pytest.approx(25.0, abs=1.0)
+
+
+def test_in_batches_records_wait_for_the_batch_that_is_on_and_then_for_their_own() -> None:
+    odds = odds_of(executors(1, 2), cost=[1.0, 2.0], capacity=[1000.0, 2000.0])
+    flowing = CALM
+    behind = standing(0, backlog=4000.0)
+    horizon = horizon_of([[500.0]], [600.0])
+    flows = planner_of(odds, horizon, [LIVE], flowing).best(behind)
+    batches = planner_of(odds, horizon, [LIVE], replace(flowing, in_batches=True)).best(behind)
+    assert batches.keep_cost > flows.keep_cost
+    assert batches.drained_s == flows.drained_s

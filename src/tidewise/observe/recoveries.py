@@ -117,8 +117,13 @@ class RecoveryWatch:
             if wait_s is None or len(waits) < _FEWEST_BEFORE or wait_s <= FACTOR * median(waits):
                 continue
             seen = (*before[-1:], dip, observation)
-            if any(one.status is not JobStatus.RUNNING or one.configuration != dip.configuration for one in seen):
+            if (
+                any(one.status is not JobStatus.RUNNING for one in seen)
+                or before[-1].configuration != dip.configuration
+            ):
                 continue  # a change, or another failure, has disturbed it
+            if not _is_only_helped(dip.configuration, observation.configuration):
+                continue
             if waits[-1] > FACTOR * median(waits):
                 continue  # it has been getting slower, or fuller, since before
             undone = max(_DIP_SHARE, _MORE_UNDONE * max(map(_undone, before)))
@@ -196,6 +201,11 @@ class RecoveryWatch:
                     up[second] = False
         waited_s = _waits(reports, begin_s, seconds)
         return recovery_s(waited_s=waited_s, up=up, fault_s=max(0.0, failure.at_s - begin_s))
+
+
+def _is_only_helped(before: Configuration, after: Configuration) -> bool:
+    """Whether nothing was changed but that executors joined: that does not make a job late that was not."""
+    return after.executors >= before.executors and after.with_executors(before.executors) == before
 
 
 def _undone(report: Observation) -> float:

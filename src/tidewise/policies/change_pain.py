@@ -39,6 +39,10 @@ class ChangePain:
             self._kept.append((self._before, tuple(self._open)))
             self._open = None
 
+    def felt(self) -> None:
+        """A failure that no report saw was on when the latest change came: what is late is not the change's."""
+        self._open = None
+
     @property
     def is_watching(self) -> bool:
         """Whether what is late now is counted as a change's."""

@@ -30,6 +30,7 @@ class Patience:
         self._added_at_s = -math.inf
         self._added_to_cores = 0.0
         self._taken_at_s = -math.inf
+        self._is_lent = False
         self._failed_at_s = -math.inf
 
     def learn(self, observation: Observation) -> None:
@@ -44,14 +45,21 @@ class Patience:
         passed_s = now_s - last.time_s
         self._keep_s = max(self._shortest_s, self._keep_s * 0.5 ** (passed_s / _FORGOTTEN_S))
         cores, before = observation.configuration.total_cores, last.configuration.total_cores
-        # What is added to catch up after a failure is given back when that is done.
-        if cores > before and now_s - self._failed_at_s > self._shortest_s:
+        if cores > before:
+            if now_s - self._failed_at_s <= self._shortest_s:
+                # What is added to catch up after a failure is given back when that is done, and not missed then.
+                self._added_to_cores = self._added_to_cores if self._is_lent else before
+                self._is_lent = True
+                return
             if now_s - self._taken_at_s < _MISSED * self._keep_s:
                 self._keep_s = min(self._longest_s, 2.0 * self._keep_s)
-            self._added_at_s, self._added_to_cores = now_s, cores
-        # What was there only to catch up is not missed.
-        elif cores < before and not cores >= self._added_to_cores > 0.0:
-            self._taken_at_s = now_s
+            self._added_at_s, self._added_to_cores, self._is_lent = now_s, cores, False
+        elif cores < before and not (self._is_lent and cores >= self._added_to_cores):
+            self._taken_at_s, self._is_lent = now_s, False
+
+    def felt(self, at_s: float) -> None:
+        """The job has failed and come up again before a report could tell that it was down."""
+        self._failed_at_s = max(self._failed_at_s, at_s)
 
     def left_s(self, now_s: float, cores: float) -> float:
         """For how much longer the job is not brought down to so many cores.

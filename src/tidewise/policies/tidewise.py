@@ -62,6 +62,10 @@ _RESOLUTION = 0.4
 _UNRECOVERED = 7.5
 """A recovery that takes too long costs as much as so many of the promised length in late seconds."""
 _USUALLY_FULL = 0.8
+_WAIT, _MOST_WAIT = 0.75, 1.25
+"""As many records wait as arrive in so many times the 95th percentile of the latency: on average, and by chance."""
+_AT_WORK, _SLOWEST = 0.25, 0.2
+"""How fast a job is seen to be where it was at work for this share of the time; it is never taken for slower."""
 _LEAST_RATE = 1e-6
 _ENOUGH = 0.02
 """A configuration that is late so seldom is enough."""
@@ -183,7 +187,6 @@ class Tidewise:
         self._trouble.learn(observation)
         self._surprise.learn(observation)
         self._load.learn(observation)
-        self._patience.learn(observation)
         self._pain.learn(observation)
         self._late.learn(observation)
         if self._first is None:
@@ -196,6 +199,9 @@ class Tidewise:
         recovered = self._watch.learn(observation)
         if self._watch.missed_at_s is not None and not was_on:
             self._trouble.felt(self._watch.missed_at_s)
+            self._patience.felt(self._watch.missed_at_s)
+            self._pain.felt()
+        self._patience.learn(observation)
         is_changing = observation.status is JobStatus.CHANGING
         if is_changing and not self._was_changing:
             self._was_rescued = was_on
@@ -494,6 +500,7 @@ class Tidewise:
             latency_limit_s=situation.promises.latency_p95_s,
             recovery_limit_s=situation.promises.recovery_s,
             unseen_s=self.unseen_s,
+            in_batches=not self.continuous,
             shows_s=situation.latest.window_s,
             rest=_REST,
             rescued_s=self.settle_s + 2.0 * situation.latest.window_s,
@@ -529,7 +536,10 @@ class Tidewise:
             row=known.row,
             backlog_records=excess,
             down_s=down_s,
-            warmth=self._model.recovery.warmth(_FAILURE, self._trouble.works_s(situation.now_s)),
+            warmth=min(
+                self._model.recovery.warmth(_FAILURE, self._trouble.works_s(situation.now_s)),
+                _speed_seen(latest, float(known.odds.log_capacity[known.row])),
+            ),
             failed_s=None if failed_s is None else self.unseen_s + failed_s,
         )
 
@@ -539,7 +549,8 @@ class Tidewise:
         usual_rate = min(math.log(rate), float(known.odds.log_capacity[known.row]) + math.log(_USUALLY_FULL))
         usual_s = float(known.odds.latency_s(np.array([usual_rate]))[known.row, 0])
         usual_s = max(usual_s, 2.0 * latest.configuration.commit_interval_s if not self.continuous else 0.0)
-        return max(0.0, latest.backlog_records - 1.25 * rate * usual_s)
+        usually = rate * usual_s
+        return latest.backlog_records - _WAIT * usually if latest.backlog_records > _MOST_WAIT * usually else 0.0
 
     # The reply.
 
@@ -601,6 +612,17 @@ class _Known:
         """Whether this row has fewer cores than what runs."""
         cores = self.odds.candidates.total_cores
         return bool(cores[row] < cores[self.row])
+
+
+def _speed_seen(latest: Observation, log_capacity: float) -> float:
+    """The share of what it is believed to be able to do that a job has just done while it was at work.
+
+    Less of it is what a job shows that has stood still and come up cold, before anything says that it has failed.
+    """
+    if latest.status is not JobStatus.RUNNING or latest.busy_share is None or latest.busy_share < _AT_WORK:
+        return 1.0
+    done = latest.processed_rate_per_s / latest.busy_share / math.exp(log_capacity)
+    return min(1.0, max(_SLOWEST, done))
 
 
 def _in_steps(value: float, step: float) -> float:

@@ -41,8 +41,9 @@ class Trouble:
             self._up_since_s = observation.time_s - 0.5 * observation.window_s
 
     def felt(self, at_s: float) -> None:
-        """It has failed and come up again before a report could tell that it was down."""
+        """It has failed and come up again before a report could tell that it was down: as cold as after any failure."""
         self._failed_at_s = at_s
+        self._up_since_s = max(self._up_since_s, at_s)
         self._failures.happened()
 
     @property

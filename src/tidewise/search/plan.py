@@ -36,6 +36,7 @@ _STOPS = 1.4
 """A change that stops the job has to earn so many times as much: it cannot be taken back soon."""
 _WORST = 10.0
 """What a second can cost at most, in late seconds."""
+_NEWTON_STEPS, _STEEP = 4, 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,8 @@ class Terms:
     recovery_limit_s: float | None = None
     unseen_s: float = 0.0
     """How long a failure goes on before reports show it."""
+    in_batches: bool = False
+    """Whether records wait for the batch that is on, and then for their own."""
     shows_s: float = 0.0
     """How long it takes until a report shows what is new."""
     rest: float = 0.0
@@ -91,9 +94,21 @@ class Behind:
     def is_behind(self) -> bool:
         return self.backlog_records > 0.0 or self.down_s > 0.0
 
-    def worked_off_s(self, work_s: Floats) -> Floats:
-        """How long so many seconds of work at full capacity take while the job gets warm."""
-        return np.minimum(work_s / self.warmth, work_s + (1.0 - self.warmth) * COLD_S)
+    def worked_off_s(self, work_s: Floats, load: Floats) -> Floats:
+        """So many seconds of work at full capacity, and what more it comes to while the job gets warm.
+
+        What arrives meanwhile (the load, of the full capacity) finds it cold as well: a job may fall behind at first
+        that has enough when it is warm. After t seconds, (1 - u) t of work is done and what was missing until then is
+        not; Newton's way to that from above comes nearer with every step.
+        """
+        missing_s = (1.0 - self.warmth) * COLD_S
+        spare = 1.0 - load
+        takes_s = (work_s + missing_s) / spare
+        for _ in range(_NEWTON_STEPS if missing_s > 0.0 else 0):
+            colder = np.exp(-takes_s / COLD_S)
+            too_much_s = spare * takes_s - missing_s * (1.0 - colder) - work_s
+            takes_s = takes_s - too_much_s / np.maximum(spare - (1.0 - self.warmth) * colder, _STEEP)
+        return np.asarray(np.where(work_s > 0.0, np.maximum(work_s, spare * takes_s), 0.0), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,7 +285,8 @@ class Planner:
 
     def _late_by_gap_s(self, way: int) -> Floats:
         """Rows x steps x levels: late seconds by a stop for a change, its catching up included."""
-        late_s = np.maximum(0.0, self._gaps_s[way] - self._slack_s) / (1.0 - self._load)
+        gap_s = np.full_like(self._load, self._gaps_s[way])
+        late_s = np.maximum(0.0, self._waited_s(gap_s, self._load) - self._slack_s) / (1.0 - self._load)
         return np.asarray(np.minimum(late_s, _FOR_EVER_S), dtype=np.float64)
 
     def _change_cost(self, way: int, late_s: Floats) -> Floats:
@@ -391,12 +407,13 @@ class Planner:
         if behind.is_behind:
             # With nothing behind, what runs until then costs what it costs; here it falls behind further, or less.
             waiting = waiting + (rate - before * behind.warmth) * lag_s
-        delay_s = behind.worked_off_s(np.maximum(0.0, waiting) / capacity) + gap_s
-        late_s = np.maximum(0.0, delay_s - slack_s) / (1.0 - load)
+        delay_s = behind.worked_off_s(np.maximum(0.0, waiting) / capacity, load) + gap_s
+        late_s = np.maximum(0.0, self._waited_s(delay_s, load) - slack_s) / (1.0 - load)
         if behind.is_behind:
             # Until it is there, what runs works on what is behind as fast as it can.
-            delay_before_s = behind.worked_off_s((behind.backlog_records + rate * behind.down_s) / before)
-            late_before_s = np.maximum(0.0, delay_before_s - slack_s[behind.row]) / (1.0 - load[behind.row])
+            own = load[behind.row]
+            delay_before_s = behind.worked_off_s((behind.backlog_records + rate * behind.down_s) / before, own)
+            late_before_s = np.maximum(0.0, self._waited_s(delay_before_s, own) - slack_s[behind.row]) / (1.0 - own)
             late_s = late_s + np.minimum(lag_s, late_before_s) + np.where(late_before_s > 0.0, behind.down_s, 0.0)
         needed = behind.is_behind or gap_s > 0.0
         hold_s = delay_s / (1.0 - load) + lag_s if needed else np.zeros_like(delay_s)
@@ -406,3 +423,11 @@ class Planner:
         # Where nothing is enough, what falls behind less is better.
         late_s = np.where(stuck, _A_DAY_S * rate / capacity, np.minimum(late_s, _A_DAY_S))
         return late_s, np.where(stuck, _A_DAY_S, np.minimum(hold_s, _A_DAY_S))
+
+    def _waited_s(self, delay_s: Floats, load: Floats) -> Floats:
+        """How long records wait that come when so much work is to be done first.
+
+        In batches: until the one that is on has done it, and then for their own, which takes as much less time as less
+        has arrived meanwhile.
+        """
+        return np.asarray(delay_s * (1.0 + load) if self._terms.in_batches else delay_s, dtype=np.float64)
