@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -64,8 +65,8 @@ _UNRECOVERED = 7.5
 _USUALLY_FULL = 0.8
 _WAIT, _MOST_WAIT = 0.75, 1.25
 """As many records wait as arrive in so many times the 95th percentile of the latency: on average, and by chance."""
-_AT_WORK, _SLOWEST = 0.25, 0.2
-"""How fast a job is seen to be where it was at work for this share of the time; it is never taken for slower."""
+_SPEED_S, _AT_WORK, _SLOWEST = 5.0, 0.25, 0.2
+"""How fast a job is shows within so long, where it was at work for this share of it; it is never taken for slower."""
 _LEAST_RATE = 1e-6
 _ENOUGH = 0.02
 """A configuration that is late so seldom is enough."""
@@ -538,7 +539,7 @@ class Tidewise:
             down_s=down_s,
             warmth=min(
                 self._model.recovery.warmth(_FAILURE, self._trouble.works_s(situation.now_s)),
-                _speed_seen(latest, float(known.odds.log_capacity[known.row])),
+                _speed_seen(situation.history, float(known.odds.log_capacity[known.row])),
             ),
             failed_s=None if failed_s is None else self.unseen_s + failed_s,
         )
@@ -614,15 +615,23 @@ class _Known:
         return bool(cores[row] < cores[self.row])
 
 
-def _speed_seen(latest: Observation, log_capacity: float) -> float:
+def _speed_seen(history: Sequence[Observation], log_capacity: float) -> float:
     """The share of what it is believed to be able to do that a job has just done while it was at work.
 
     Less of it is what a job shows that has stood still and come up cold, before anything says that it has failed.
     """
-    if latest.status is not JobStatus.RUNNING or latest.busy_share is None or latest.busy_share < _AT_WORK:
+    latest, done, busy_s, seen_s = history[-1], 0.0, 0.0, 0.0
+    for report in reversed(history):
+        if report.status is not JobStatus.RUNNING or report.configuration != latest.configuration:
+            break
+        done += report.processed_rate_per_s * report.window_s
+        busy_s += (report.busy_share or 0.0) * report.window_s
+        seen_s += report.window_s
+        if seen_s >= _SPEED_S:
+            break
+    if busy_s < _AT_WORK * seen_s or busy_s <= 0.0:
         return 1.0
-    done = latest.processed_rate_per_s / latest.busy_share / math.exp(log_capacity)
-    return min(1.0, max(_SLOWEST, done))
+    return min(1.0, max(_SLOWEST, done / busy_s / math.exp(log_capacity)))
 
 
 def _in_steps(value: float, step: float) -> float:
