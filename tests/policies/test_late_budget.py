@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from tidewise.policies.late_budget import LateBudget
 from tidewise.testing.situations import report
 
 PROMISES = Promises(latency_p95_s=2.0, good_share=0.95)
+STRICT = Promises(latency_p95_s=2.0, good_share=0.99)
 HOUR_S = 3600.0
 
 
@@ -36,7 +38,7 @@ def test_before_anything_is_seen_about_half_is_used() -> None:
 def test_good_hours_lower_the_price_and_bad_ones_raise_it() -> None:
     unknown, good, bad = LateBudget(memory_s=HOUR_S), after([False] * 600), after([True] * 600)
     assert good.used(PROMISES) == pytest.approx(0.0, abs=0.01)
-    assert good.price(PROMISES) < unknown.price(PROMISES) < bad.price(PROMISES)
+    assert good.price(STRICT) < unknown.price(STRICT) < bad.price(STRICT)
 
 
 def test_the_price_grows_by_the_share_that_was_used() -> None:
@@ -46,7 +48,7 @@ def test_the_price_grows_by_the_share_that_was_used() -> None:
     assert often.used(PROMISES) > 1.0
     more = often.used(PROMISES) - seldom.used(PROMISES)
     assert more > 0.1
-    assert often.price(PROMISES) == pytest.approx(seldom.price(PROMISES) * math.exp(more))
+    assert often.price(PROMISES) == pytest.approx(seldom.price(PROMISES) * math.exp(2.0 * more))
 
 
 def test_the_price_has_a_top() -> None:
@@ -72,8 +74,7 @@ def test_another_promise_is_judged_by_all_that_was_seen() -> None:
 
 def test_the_stricter_the_promise_the_dearer_a_late_second() -> None:
     budget = LateBudget(memory_s=HOUR_S)
-    strict = Promises(latency_p95_s=2.0, good_share=0.99)
-    assert budget.price(strict) == pytest.approx(5.0 * budget.price(PROMISES))
+    assert budget.price(STRICT) == pytest.approx(2.0 * budget.price(replace(STRICT, good_share=0.98)))
 
 
 def test_without_a_promised_latency_nothing_is_late() -> None:

@@ -13,8 +13,10 @@ _USUAL_PRICE = 0.165
 """What using up all of them costs at the usual price, in what the job is worth."""
 _LEAST_PRICE = 2.0
 """However many of them were promised away, being late all the time must cost more than what would end it."""
+_STEEP = 2.0
+"""By which power of e the price goes up from none of them used to all."""
 _REPORTS = 20_000
-_MOST = 4.0
+_MOST = 2.5
 """So many times the aim and more are all the same."""
 
 
@@ -47,7 +49,7 @@ class LateBudget:
 
     def price(self, promises: Promises) -> float:
         """What a late second costs, in seconds of what the job is worth."""
-        usual = _USUAL_PRICE / (1.0 - promises.good_share) * math.exp(min(self.used(promises), _MOST) - 1.0)
+        usual = _USUAL_PRICE / (1.0 - promises.good_share) * math.exp(_STEEP * (min(self.used(promises), _MOST) - 1.0))
         return max(_LEAST_PRICE, usual)
 
     def _count(self, promises: Promises) -> None:
