@@ -274,14 +274,17 @@ def _preface(wanted: Wanted, runs: int, wall_s: float) -> str:
 
 
 _REASONS = """\
-What falls short in `paper-cluster`, and why. Every change there is a redeployment, which stops the job for some 54 s, \
-and a failure stops it for 27 s in the median, twice as long one time in 25. The hindsight bound and best-fixed know \
-when each failure comes and how long it lasts, and are as small as just these failures allow. Nobody else can be: the \
-row *load known, failures not known* is what it takes at least with the load known to the second, changes at their \
-price and as many bad seconds as the goal allows, to expect half a recovery over 180 s in all of them (then there is \
-none six times in ten). It is reckoned, and errs to the good. Below that there is no policy that keeps the \
-promise about recoveries other than by luck; what tidewise takes beyond it is for a load that it has to forecast. \
-*Best-fixed, the same with every seed* is the best constant that keeps the promises whenever failures come.
+What falls short in `paper-cluster`, and why. Every change there is a redeployment, which stops the job for some 54 s \
+and costs about as much as two core-hours; a failure stops it for 27 s in the median, twice as long one time in 25. \
+Hindsight and best-fixed know when each failure comes and how long it lasts, and are as small as just these failures \
+allow; whoever does not know has to be able to get over one at any second. *Hindsight, as it can be done* is the \
+cheapest sequence that was found to keep quality and promises in the simulator, with the load and the failures known: \
+the best that is possible lies between the bound and this. *Load known, failures not known* is what it takes at least \
+with the load known to the second to expect half a recovery over 180 s in all of them; it is reckoned, and errs to \
+the good: a job is warm at once, and moved the moment it is up again after a failure that was long. What tidewise \
+takes beyond these is for not knowing the load: a quiet hour has to be worth two changes before it is foreseen to be \
+one, so that the job stays as large as it is through most of them. *Best-fixed, the same with every seed* is the best \
+constant that keeps the promises whenever failures come.
 
 Variations are held to the goals of the cluster as it is, also where that is slower."""
 
