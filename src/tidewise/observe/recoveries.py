@@ -116,14 +116,11 @@ class RecoveryWatch:
             waits = [report.latency_p50_s for report in before if report.latency_p50_s is not None]
             if wait_s is None or len(waits) < _FEWEST_BEFORE or wait_s <= FACTOR * median(waits):
                 continue
-            seen = (*before[-1:], dip, observation)
-            if (
-                any(one.status is not JobStatus.RUNNING for one in seen)
-                or before[-1].configuration != dip.configuration
-            ):
-                continue  # a change, or another failure, has disturbed it
-            if not _is_only_helped(dip.configuration, observation.configuration):
-                continue
+            if any(one.status is not JobStatus.RUNNING for one in (before[-1], dip, observation)):
+                continue  # another failure has disturbed it
+            ran = dip.configuration
+            if before[-1].configuration != ran or not _is_only_helped(ran, observation.configuration):
+                continue  # a change has
             if waits[-1] > FACTOR * median(waits):
                 continue  # it has been getting slower, or fuller, since before
             undone = max(_DIP_SHARE, _MORE_UNDONE * max(map(_undone, before)))
