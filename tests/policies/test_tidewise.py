@@ -227,15 +227,23 @@ def test_a_job_that_stood_still_between_two_reports_is_helped_before_anything_sa
     history = steady(6, 3000.0)
     # It was up again when its report came: output is as quick as before, but hardly any of it came.
     stood_still = replace(
-        history[-1], time_s=605.0, processed_rate_per_s=400.0, backlog_records=12_000.0, busy_share=0.4
+        history[-1], time_s=615.0, window_s=15.0, processed_rate_per_s=400.0, backlog_records=12_000.0, busy_share=0.4
     )
     as_fast_as_ever = replace(stood_still, processed_rate_per_s=6000.0 * 0.4)
     wants = [
-        wanted(taught([*history, last]).decide(at_its_end([*history, last], forecast=expected(3000.0, 605.0))))
+        wanted(taught([*history, last]).decide(at_its_end([*history, last], forecast=expected(3000.0, 615.0))))
         for last in (stood_still, as_fast_as_ever)
     ]
     assert wants[0] is not None
     assert wants[0] > (wants[1] or 6)
+
+
+def test_one_long_batch_after_a_change_does_not_make_a_job_look_slow() -> None:
+    # Executors have left, and the batch that was on then takes longer than a report.
+    after = replace(steady(3, 1500.0, start_s=600.0)[0], processed_rate_per_s=450.0, backlog_records=4500.0)
+    history = [*steady(6, 1500.0), after]
+    executors = wanted(taught(history).decide(at_its_end(history, forecast=expected(1500.0, 605.0))))
+    assert (executors or 3) < 6
 
 
 def test_what_a_failure_left_behind_is_worked_off_and_the_executors_are_given_back() -> None:

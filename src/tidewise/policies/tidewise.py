@@ -65,8 +65,11 @@ _UNRECOVERED = 7.5
 _USUALLY_FULL = 0.8
 _WAIT, _MOST_WAIT = 0.75, 1.25
 """As many records wait as arrive in so many times the 95th percentile of the latency: on average, and by chance."""
-_SPEED_S, _AT_WORK, _SLOWEST = 5.0, 0.25, 0.2
-"""How fast a job is shows within so long, where it was at work for this share of it; it is never taken for slower."""
+_SPEED_S, _AT_WORK, _SLOWEST = 15.0, 0.25, 0.2
+"""How fast a job is shows within so long, where it was at work for this share of it; it is never taken for slower.
+
+In less, a batch that takes somewhat longer than usual and has not ended yet looks as if nothing were done.
+"""
 _LEAST_RATE = 1e-6
 _ENOUGH = 0.02
 """A configuration that is late so seldom is enough."""
@@ -629,7 +632,7 @@ def _speed_seen(history: Sequence[Observation], log_capacity: float) -> float:
         seen_s += report.window_s
         if seen_s >= _SPEED_S:
             break
-    if busy_s < _AT_WORK * seen_s or busy_s <= 0.0:
+    if seen_s < _SPEED_S or busy_s < _AT_WORK * seen_s:
         return 1.0
     return min(1.0, max(_SLOWEST, done / busy_s / math.exp(log_capacity)))
 
