@@ -113,6 +113,60 @@ def test_executors_that_join_do_not_hide_that_all_of_them_are_slow() -> None:
     assert 0.5 < ratio < 1.0
 
 
+def held(history: list[Observation], *, has_shown: bool = True) -> Surprise:
+    follower = Surprise(settle_s=60.0)
+    for observation in history:
+        follower.learn(observation)
+        follower.hold(known, has_shown=lambda _: has_shown)
+    return follower
+
+
+def test_of_a_job_that_has_become_slower_it_is_held_until_it_shows_otherwise() -> None:
+    slow = windows([1000.0] * 20, busy=0.5)
+    failed = [replace(each, status=JobStatus.DOWN) for each in windows([1000.0] * 22, busy=0.5)[20:]]
+    follower = held([*slow, *failed])
+    assert follower.held == pytest.approx(0.5, rel=0.05)
+    # Just after a failure nothing tells: it is as slow as it was.
+    assert follower.slower(known) == follower.held
+    well = windows([1000.0] * 60, busy=0.25)[22:]
+    for observation in well:
+        follower.learn(observation)
+        follower.hold(known, has_shown=lambda _: True)
+    assert follower.held == 1.0
+    assert follower.slower(known) == 1.0
+
+
+def test_what_never_showed_before_what_it_can_do_has_not_become_slower() -> None:
+    follower = held(windows([1000.0] * 20, busy=0.5), has_shown=False)
+    assert follower.slower(known) == pytest.approx(0.5, rel=0.05)
+    assert follower.held == 1.0
+
+
+def test_a_job_that_does_more_than_it_is_known_to_is_believed_for_good() -> None:
+    follower = surprise()
+    factors = []
+    for observation in windows([1000.0] * 40, busy=0.125):
+        follower.learn(observation)
+        factors.append(follower.hold(known, has_shown=lambda _: True))
+    more = [factor for factor in factors if factor > 1.0]
+    # Whoever is told learns it; this one does not, and is told again, not before it was seen anew.
+    assert more == [pytest.approx(2.0, rel=0.05)] * len(more)
+    assert 2 <= len(more) <= 6
+    assert follower.held == 1.0
+    follower = surprise()
+    unsure = [follower.hold(known, has_shown=lambda _: False) for _ in windows([1000.0] * 40, busy=0.125)]
+    assert unsure == [1.0] * 40
+
+
+def test_what_is_held_is_believed_whatever_the_doubt_about_what_was_known() -> None:
+    def doubted(configuration: Configuration, rate_per_s: float) -> tuple[float, float]:
+        return known(configuration, rate_per_s)[0], 2.0
+
+    follower = held(windows([1000.0] * 20, busy=0.5))
+    assert follower.slower(doubted) == pytest.approx(0.5, rel=0.05)
+    assert surprise(windows([1000.0] * 20, busy=0.5)).slower(doubted) == 1.0
+
+
 @pytest.mark.parametrize("disturbance", ["started", "failed", "moved", "idle", "untold"])
 def test_reports_shortly_after_a_disturbance_tell_nothing(disturbance: str) -> None:
     history = windows([1000.0] * 20, busy=0.5)

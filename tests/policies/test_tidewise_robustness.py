@@ -410,6 +410,13 @@ def test_a_job_that_becomes_half_as_fast_is_late_for_two_minutes_at_most(teller:
     assert story.most_changes() <= 6
 
 
+@pytest.mark.parametrize("speed", [0.4, 0.5, 0.65])
+def test_executors_of_a_job_that_stays_slow_do_not_come_and_go(teller: Teller, speed: float) -> None:
+    story = teller.tell(steady(0.2, minutes=60.0), speed=lambda second: speed if second >= 900 else 1.0)
+    assert story.most_changes() <= 4
+    assert story.late_s(1200) <= 30
+
+
 def test_a_job_that_cannot_become_larger_goes_back_to_what_it_had(teller: Teller) -> None:
     job = Job(
         profile=cramped(FLINK, 8.0),

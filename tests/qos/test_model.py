@@ -151,6 +151,25 @@ def test_it_learns_the_capacity_of_a_simulated_job_from_its_busy_share(operated:
     assert capacity.quantile(0.05)[0] < truth < capacity.quantile(0.95)[0]
 
 
+def test_what_a_job_shows_that_has_itself_become_slower_leaves_its_capacities_as_they_were() -> None:
+    configuration = Configuration(executors=4, memory_mib_per_executor=2048, commit_interval_s=5.0)
+    other = configuration.with_executors(2)
+    model, unaware = JobModel(changes=CHANGES), JobModel(changes=CHANGES)
+    for report in observed(configuration, 40_000.0, seed=1):
+        model.learn(report)
+        unaware.learn(report)
+    before = look(model, 1000.0, Candidates.listing([configuration, other])).capacity
+    assert model.capacity.has_shown(configuration)
+    assert not model.capacity.has_shown(other)
+    for report in observed(other, 20_000.0, seed=2):
+        slow = replace(report, busy_share=min(1.0, 2.0 * (report.busy_share or 0.0)))
+        model.learn(slow, speed=0.5)
+        unaware.learn(slow)
+    after = look(model, 1000.0, Candidates.listing([configuration, other])).capacity
+    assert after.median == pytest.approx(before.median, rel=0.12)
+    assert look(unaware, 1000.0, Candidates.listing([other])).capacity.median[0] < 0.7 * before.median[1]
+
+
 def test_it_predicts_the_latency_of_a_size_and_rate_it_has_not_seen(operated: JobModel) -> None:
     configuration = Configuration(executors=6, memory_mib_per_executor=2048, commit_interval_s=5.0)
     seen = [report.latency_p95_s for report in observed(configuration, 80_000.0, seed=9) if report.time_s > 60]

@@ -75,6 +75,21 @@ def test_a_rate_that_is_none_is_refused() -> None:
         Capacity(Physics()).learn(Configuration(executors=1), math.nan)
 
 
+def test_a_job_that_does_twice_as_much_does_so_with_every_number_of_executors() -> None:
+    model, sizes = Capacity(Physics()), [Configuration(executors=executors) for executors in (2, 4, 8)]
+    for configuration in sizes[:2]:
+        for _ in range(20):
+            model.learn(configuration, 1000.0 * configuration.executors)
+    model.learn(sizes[2], 5000.0, at_least=True)
+    before = model.predict(Candidates.listing(sizes))
+    model.scale(2.0)
+    after = model.predict(Candidates.listing(sizes))
+    assert after.median == pytest.approx(2.0 * before.median, rel=0.1)
+    assert (after.log_sd >= before.log_sd - 1e-9).all()
+    with pytest.raises(InvalidValueError):
+        model.scale(0.0)
+
+
 def test_more_cores_than_the_law_can_use_lie_idle() -> None:
     crowd = Candidates.listing([Configuration(executors=count, cores_per_executor=1.0) for count in (50, 100, 200)])
     logs = log_capacity(crowd, np.log([10_000.0, 1.0, 0.1, 0.01, 1e-3]))

@@ -25,6 +25,10 @@ _NOTHING = 0.01
 _LARGEST = math.log(4.0)
 
 
+Known = Callable[[Configuration, float], tuple[float, float]]
+"""Mean and spread of the logarithm of a configuration's capacity, at a rate."""
+
+
 class Surprise:
     """Follows the reports since the last disturbance."""
 
@@ -34,6 +38,7 @@ class Surprise:
         self._calm_from_s = -math.inf
         self._last: Observation | None = None
         self._calm: deque[Observation] = deque()
+        self._held = 1.0
 
     def learn(self, observation: Observation) -> None:
         """Take one report in."""
@@ -98,11 +103,48 @@ class Surprise:
             return None
         return sum(cores * window_s for cores, window_s in told) / lasted_s
 
-    def slower(self, known: Callable[[Configuration, float], tuple[float, float]]) -> float:
+    def slower(self, known: Known) -> float:
         """What is left of the capacity that is known; 1 where the reports do not contradict it.
 
-        `known`: mean and spread of the logarithm of a configuration's capacity, at a rate.
+        Where they do not tell, just after a failure, it is what was held of it.
         """
+        told = self._told(known)
+        if told is None:
+            return self._held
+        off, doubt = told
+        # What has been held is held until the job does again what it is known to do.
+        if abs(off) < (_BELIEVED if off < 0.0 and self._held < 1.0 else _BELIEVED + doubt):
+            return 1.0
+        return math.exp(max(-_LARGEST, min(_LARGEST, off)))
+
+    @property
+    def held(self) -> float:
+        """What is left of every capacity of a job that does less than it did itself before.
+
+        It is the job that has changed, and not what is believed of one configuration: what the job shows meanwhile says
+        nothing else of what configurations do beside each other.
+        """
+        return self._held
+
+    def hold(self, known: Known, *, has_shown: Callable[[Configuration], bool]) -> float:
+        """Let the latest report change what is held; how many times as much as known every configuration can do.
+
+        What a job does that is more than was known it can do: it was cold, or it was not known how little of a batch is
+        work. What it does less may come back.
+
+        has_shown: whether a configuration has told before what it can do; of others too much or too little may have
+        been believed.
+        """
+        if not self._calm or (self._held == 1.0 and not has_shown(self._calm[-1].configuration)):
+            return 1.0
+        slower = self.slower(known)
+        self._held = min(1.0, slower)
+        if slower > 1.0:
+            self._calm.clear()
+        return max(1.0, slower)
+
+    def _told(self, known: Known) -> tuple[float, float] | None:
+        """By how much (of its logarithm) the capacity differs from the one that is known, and the doubt about that."""
         rate = self._calm[-1].load_per_s if self._calm else 0.0
         ran = {each.configuration: known(each.configuration, rate) for each in self._calm}
         lasted_s = sum(each.window_s for each in self._calm)
@@ -110,12 +152,9 @@ class Surprise:
         busy_s = [(each.busy_share or 0.0) * each.window_s for each in self._calm]
         possible = [busy * math.exp(ran[each.configuration][0]) for busy, each in zip(busy_s, self._calm, strict=True)]
         if lasted_s < max(self._settle_s, _LEAST_S) or sum(busy_s) < _IDLE * lasted_s or sum(done) <= 0.0:
-            return 1.0
-        off = math.log(sum(done) / sum(possible))
+            return None
         doubt = max(log_sd for _, log_sd in ran.values()) + _SURE * _standard_error(done, possible)
-        if abs(off) < _BELIEVED + doubt:
-            return 1.0
-        return math.exp(max(-_LARGEST, min(_LARGEST, off)))
+        return math.log(sum(done) / sum(possible)), doubt
 
 
 def _standard_error(done: Sequence[float], possible: Sequence[float]) -> float:

@@ -140,15 +140,16 @@ class Tidewise:
     _proven: set[tuple[float, float]] = field(init=False, repr=False, compare=False, default_factory=set)
     _largest: Configuration | None = field(init=False, repr=False, compare=False, default=None)
     _recoveries: int = field(init=False, repr=False, compare=False, default=0)
+    _corrections: int = field(init=False, repr=False, compare=False, default=0)
     _first: Configuration | None = field(init=False, repr=False, compare=False, default=None)
     _candidates: tuple[ConfigurationSpace, Candidates] | None = field(
         init=False, repr=False, compare=False, default=None
     )
-    _listed: tuple[tuple[ConfigurationSpace, Prices, Configuration, int, float], Candidates] | None = field(
+    _listed: tuple[tuple[ConfigurationSpace, Prices, Configuration, int, int, float], Candidates] | None = field(
         init=False, repr=False, compare=False, default=None
     )
-    _capacities: tuple[tuple[int, int], dict[Configuration, tuple[float, float]]] = field(
-        init=False, repr=False, compare=False, default_factory=lambda: ((-1, -1), {})
+    _capacities: tuple[tuple[int, int, int], dict[Configuration, tuple[float, float]]] = field(
+        init=False, repr=False, compare=False, default_factory=lambda: ((-1, -1, -1), {})
     )
     _recovers_until_s: float = field(init=False, repr=False, compare=False, default=-math.inf)
     _well_s: float = field(init=False, repr=False, compare=False, default=-math.inf)
@@ -220,7 +221,11 @@ class Tidewise:
                 rate_per_s=ended.rate_per_s,
                 resolution_s=max(1.0, _RESOLUTION * observation.window_s),
             )
-        self._model.learn(observation, is_steady=not self._watch.is_on)
+        faster = self._surprise.hold(self._capacity_of, has_shown=self._model.capacity.has_shown)
+        if faster > 1.0:
+            self._model.capacity.scale(faster)
+            self._corrections += 1
+        self._model.learn(observation, is_steady=not self._watch.is_on, speed=self._surprise.held)
 
     def decide(self, situation: Situation) -> Decision:
         self._losses.look(situation)
@@ -373,11 +378,12 @@ class Tidewise:
 
         In steps, again, so that it does not depend on when it was made.
         """
-        step = int(self._learnt()[0] * _LEARNT_STEP / _LISTED_STEP)
+        learnt, _, corrections = self._learnt()
+        step = int(learnt * _LEARNT_STEP / _LISTED_STEP)
         runs, space = situation.intended, situation.space
         # A kind is listed with every number of executors that the space has: it is the same list for all of them.
         kind = runs.with_executors(space.executors[0]) if runs in space else runs
-        key = (space, situation.prices, kind, step, _in_steps(rate, _LISTED_STEP))
+        key = (space, situation.prices, kind, step, corrections, _in_steps(rate, _LISTED_STEP))
         if self._listed is None or self._listed[0] != key:
             if self._candidates is None or self._candidates[0] != space:
                 self._candidates = space, Candidates.of(space)
@@ -436,10 +442,10 @@ class Tidewise:
             known[configuration] = float(belief.log_mean[0]), float(belief.log_sd[0])
         return known[configuration]
 
-    def _learnt(self) -> tuple[int, int]:
+    def _learnt(self) -> tuple[int, int, int]:
         """What has been learnt, in steps: one window more of hundreds changes nothing, a recovery does."""
         windows = self._model.capacity.windows + self._model.latency.windows
-        return int(math.log(max(1, windows)) / _LEARNT_STEP), self._recoveries
+        return int(math.log(max(1, windows)) / _LEARNT_STEP), self._recoveries, self._corrections
 
     def _in_use(self, situation: Situation) -> CpuInUse | None:
         cores, runs = self._surprise.cores_in_use, situation.latest.configuration

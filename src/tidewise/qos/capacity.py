@@ -25,6 +25,7 @@ _MISFIT_SD = 0.08
 """Before anything is seen: spread of a window around its configuration, and of a configuration around the law."""
 _BOUND_SD = 0.1
 _LEAST_SD = 0.01
+_OFTEN = 2.0
 
 
 class Capacity:
@@ -51,6 +52,10 @@ class Capacity:
         """How many windows were learnt from."""
         return self._exact.count + self._bounds.count
 
+    def has_shown(self, configuration: Configuration) -> bool:
+        """Whether this very configuration has told what it can do, and more than once."""
+        return self._exact.weight(configuration, 1.0) >= _OFTEN
+
     def learn(self, configuration: Configuration, rate_per_s: float, *, at_least: bool = False) -> None:
         """Take in a rate at full speed; `at_least`: the job kept up with this rate, and more is not known."""
         require_finite("rate_per_s", rate_per_s, above=0.0)
@@ -59,6 +64,13 @@ class Capacity:
             self._bounds.take(configuration, rate_per_s, (math.log(rate_per_s),))
         else:
             self._exact.take(configuration, 1.0, (math.log(rate_per_s),))
+        self._fit = None
+
+    def scale(self, factor: float) -> None:
+        """All configurations do so many times as much as they have shown; how sure that is, later windows tell."""
+        require_finite("factor", factor, above=0.0)
+        # What it is known to keep up with, it keeps up with all the same.
+        self._exact.shift(0, math.log(factor), worth=_OFTEN)
         self._fit = None
 
     def forget(self) -> None:

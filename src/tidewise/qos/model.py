@@ -112,15 +112,17 @@ class JobModel:
         self.gaps.widen()
         self._stretches = Stretches(settle_s=self._physics.settle_s, shortest_s=self._physics.stretch_s)
 
-    def learn(self, observation: Observation, *, is_steady: bool = True) -> None:
+    def learn(self, observation: Observation, *, is_steady: bool = True, speed: float = 1.0) -> None:
         """Take one report in; those around starts, changes and failures are passed over.
 
         is_steady: whether nothing is known that the job still has to get over. What is late until then is no latency of
         steady work, though what it gets done still tells its capacity.
+        speed: what is left of every capacity, where the job itself has become slower (or faster): they stay known as
+        they are without that.
         """
         evidence = self._stretches.add(observation)
         if evidence is not None:
-            self._take(evidence if is_steady else replace(evidence, latencies=()))
+            self._take(evidence if is_steady else replace(evidence, latencies=()), speed=speed)
 
     def learn_profile(self, measured: ProfileMeasurement, *, failure: str = "injected") -> None:
         """Take in what a copy showed; `failure`: the kind that was injected into it, where one was."""
@@ -181,16 +183,15 @@ class JobModel:
             resolution_s=resolution_s,
         )
 
-    def _take(self, evidence: Evidence) -> None:
+    def _take(self, evidence: Evidence, *, speed: float = 1.0) -> None:
         configuration, rate = evidence.configuration, evidence.rate_per_s
         share = evidence.memory_share
         if share is not None:
             self.memory.learn(configuration, rate, memory_share=share, state_mib=evidence.state_mib)
         if evidence.full_rate_per_s is not None:
             # What memory pressure took away would be there with more memory.
-            speed = 1.0
             if share is not None and share > self._physics.knee_share:
-                speed = float(self._physics.speed(np.array([share]))[0])
+                speed *= float(self._physics.speed(np.array([share]))[0])
             self.capacity.learn(configuration, evidence.full_rate_per_s / speed, at_least=evidence.at_least)
         if evidence.keeps_up:
             for p50_s, p95_s, p99_s in evidence.latencies:

@@ -80,10 +80,15 @@ class Points:
         """How many windows were taken in since the last clearing."""
         return self._count
 
+    def weight(self, configuration: Configuration, rate_per_s: float) -> float:
+        """How many windows are behind a configuration near a rate, up to a limit."""
+        point = self._points.get((configuration, _bucket(rate_per_s)))
+        return 0.0 if point is None else max(point.weights)
+
     def take(self, configuration: Configuration, rate_per_s: float, values: Sequence[float | None]) -> None:
         """Let one window count: the quantities it shows, None where it does not show one."""
         self._count += 1
-        bucket = round(_BUCKETS_PER_DOUBLING * math.log2(max(1.0, rate_per_s)))
+        bucket = _bucket(rate_per_s)
         point = self._points.get((configuration, bucket))
         if point is None:
             if len(self._points) >= self.limit:
@@ -92,6 +97,13 @@ class Points:
             point = Point(configuration, list(zeros), list(zeros), list(zeros), 0)
             self._points[configuration, bucket] = point
         point.take(values, self._count)
+
+    def shift(self, column: int, by: float, *, worth: float) -> None:
+        """Add to a quantity wherever it was seen; what was seen counts as so many windows at most from now on."""
+        for point in self._points.values():
+            if point.weights[column] > 0.0:
+                point.means[column] += by
+                point.weights[column] = min(worth, point.weights[column])
 
     def _drop(self) -> None:
         numbers: dict[Configuration, int] = {}
@@ -161,6 +173,10 @@ class Points:
         if len(points) > self.limit:
             raise ValueError(f"{len(points)} points where at most {self.limit} are kept")
         self._points, self._count = points, count
+
+
+def _bucket(rate_per_s: float) -> int:
+    return round(_BUCKETS_PER_DOUBLING * math.log2(max(1.0, rate_per_s)))
 
 
 def _numbers(values: Sequence[object], count: int, *, least: float, most: float) -> list[float]:
