@@ -7,11 +7,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from bench.page import Bench, table
 from bench.policies_plans import OURS
 from tidewise.core import BadInputError
 from tidewise.experiments import Aggregate, by_scenario, compare
 from tidewise.experiments.comparison import BASELINE_POLICY, missing_runs
+from tidewise.experiments.measures import Summary, good_seconds, undecided_seconds
 from tidewise.experiments.record import Run, find_runs
 from tidewise.experiments.whatif_fit import explain, fit_run, usual_profile
 from tidewise.experiments.whatif_recording import read_recording
@@ -61,7 +64,7 @@ def _ours(traces: Path | None) -> str:
     return "\n\n".join(
         [
             _preface(runs),
-            *(f"{_job(rows)}\n\n{_goals(rows)}" for rows in pairs),
+            *(f"{_job(rows)}\n\n{_goals(rows)}\n\n{_bad_seconds(rows, runs)}" for rows in pairs),
             _WHERE,
             _WHATIF,
             table(["run", "second half", "in calm windows", "with outages foretold"], halves),
@@ -88,6 +91,24 @@ def _goals(rows: Sequence[Aggregate]) -> str:
     ]
     cells = [[goal, f"{value:.2f}", "yes" if value <= most else "NO"] for goal, value, most in measured]
     return table(["goal", "measured", "reached"], cells)
+
+
+def _bad_seconds(rows: Sequence[Aggregate], runs: Sequence[Run]) -> str:
+    """After what they came: each belongs to the last failure before it, and those before the first to none."""
+    shown = {one.policy: _bad_parts(one.summaries[0], runs) for one in rows}
+    names = [name for name, _ in next(iter(shown.values()))]
+    cells = [[name, *(str(parts[place][1]) for parts in shown.values())] for place, name in enumerate(names)]
+    return f"Bad seconds, and after what they came:\n\n{table(['', *shown], cells)}"
+
+
+def _bad_parts(summary: Summary, runs: Sequence[Run]) -> list[tuple[str, int]]:
+    series = next(run for run in runs if run.record.name == summary.record.name).read_series()
+    latency_s, limit_s = series.latency_p50_s, summary.good_limit_s
+    bad = ~(good_seconds(series, latency_s, limit_s) | undecided_seconds(series, latency_s, limit_s))
+    faults = summary.record.faults
+    parts = np.split(bad, [min(len(bad), int(fault.at_s)) for fault in faults])
+    names = ["before any failure", *(f"{place}. {fault.kind}" for place, fault in enumerate(faults, start=1))]
+    return [(name, int(part.sum())) for name, part in zip(names, parts, strict=True)]
 
 
 _WHERE = """\

@@ -41,3 +41,18 @@ def test_without_a_pair_of_runs_it_says_so(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadInputError, match="no runs of both static and tidewise"):
         real_spark.benches()["real-spark-tidewise"](None)
+
+
+def test_every_bad_second_belongs_to_the_failure_before_it(tmp_path: Path) -> None:
+    pair = (("static", 8), ("tidewise", 4))
+    runs = [a_run(tmp_path / policy, policy=policy, executors=count) for policy, count in pair]
+    (rows,) = by_scenario(compare(runs))
+    lines = [line.split("|")[1:-1] for line in real_spark._bad_seconds(rows, runs).splitlines() if line.startswith("|")]
+    assert [cell.strip() for cell in lines[0]] == ["", "static", "tidewise"]
+    faults = runs[0].record.faults
+    assert len(lines) == 3 + len(faults)
+    for column, one in enumerate(rows, start=1):
+        summary = one.summaries[0]
+        told = sum(int(line[column]) for line in lines[2:])
+        decided = summary.seconds - summary.undecided_s
+        assert told == round((1.0 - summary.good_share) * decided)

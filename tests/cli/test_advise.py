@@ -97,7 +97,7 @@ def test_of_a_run_that_is_over_the_summary_lists_the_advice(
     assert told[0].startswith("Watched for ")
     assert not any(line.lstrip().startswith("Why: ") for line in told)
     assert any("executors 8 → " in line for line in told)
-    assert last == f"Each with its reason: tidewise advise {run} --json"
+    assert last == f"Each with its reason: tidewise advise {run} --policy reactive:target_cpu=0.5 --json"
     assert "…" not in out
     assert max(map(len, told)) <= width
 

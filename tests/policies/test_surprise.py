@@ -113,11 +113,26 @@ def test_executors_that_join_do_not_hide_that_all_of_them_are_slow() -> None:
     assert 0.5 < ratio < 1.0
 
 
-def held(history: list[Observation], *, has_shown: bool = True) -> Surprise:
-    follower = Surprise(settle_s=60.0)
+def shown(observation: Observation, *, least: bool) -> tuple[float, float]:
+    del least
+    return known(observation.configuration, observation.load_per_s)
+
+
+def never_shown(observation: Observation, *, least: bool) -> None:
+    del observation, least
+
+
+def fewer_have_shown(observation: Observation, *, least: bool) -> tuple[float, float] | None:
+    """One executor less has done what it is known to do."""
+    fewer = observation.configuration.with_executors(observation.configuration.executors - 1)
+    return known(fewer, observation.load_per_s) if least else None
+
+
+def held(history: list[Observation], follower: Surprise | None = None) -> Surprise:
+    follower = follower or surprise()
     for observation in history:
         follower.learn(observation)
-        follower.hold(known, has_shown=lambda _: has_shown)
+        follower.hold(shown, known=known)
     return follower
 
 
@@ -128,34 +143,50 @@ def test_of_a_job_that_has_become_slower_it_is_held_until_it_shows_otherwise() -
     assert follower.held == pytest.approx(0.5, rel=0.05)
     # Just after a failure nothing tells: it is as slow as it was.
     assert follower.slower(known) == follower.held
-    well = windows([1000.0] * 60, busy=0.25)[22:]
-    for observation in well:
-        follower.learn(observation)
-        follower.hold(known, has_shown=lambda _: True)
+    held(windows([1000.0] * 60, busy=0.25)[22:], follower)
     assert follower.held == 1.0
     assert follower.slower(known) == 1.0
 
 
 def test_what_never_showed_before_what_it_can_do_has_not_become_slower() -> None:
-    follower = held(windows([1000.0] * 20, busy=0.5), has_shown=False)
+    follower = surprise()
+    for observation in windows([1000.0] * 20, busy=0.5):
+        follower.learn(observation)
+        assert follower.hold(never_shown, known=known) == 1.0
     assert follower.slower(known) == pytest.approx(0.5, rel=0.05)
     assert follower.held == 1.0
 
 
-def test_a_job_that_does_more_than_it_is_known_to_is_believed_for_good() -> None:
+def test_more_executors_are_no_reason_to_do_less() -> None:
+    for busy, left in ((0.8, 1.0), (0.35, 1.0)):
+        follower = surprise()
+        for observation in windows([1000.0] * 20, busy=busy):
+            configuration = observation.configuration.with_executors(4)
+            follower.learn(replace(observation, configuration=configuration))
+            follower.hold(fewer_have_shown, known=known)
+        # Of 4,000/s: 1,250/s is less than the 3,000/s of one executor less, and 2,900/s is about as much.
+        assert follower.held == pytest.approx(1250.0 / 4000.0 if busy == 0.8 else left, rel=0.05)
+
+
+def test_what_is_held_stays_while_what_never_ran_before_runs() -> None:
+    follower = held(windows([1000.0] * 20, busy=0.5))
+    for observation in windows([4000.0] * 40, busy=0.5)[20:]:
+        follower.learn(observation)
+        follower.hold(never_shown, known=known)
+    assert follower.held == pytest.approx(0.5, rel=0.05)
+
+
+def test_a_job_that_does_more_than_ever_is_believed_once_for_all_that_it_showed() -> None:
     follower = surprise()
     factors = []
     for observation in windows([1000.0] * 40, busy=0.125):
         follower.learn(observation)
-        factors.append(follower.hold(known, has_shown=lambda _: True))
+        factors.append(follower.hold(shown, known=known))
     more = [factor for factor in factors if factor > 1.0]
-    # Whoever is told learns it; this one does not, and is told again, not before it was seen anew.
+    # Whoever is told learns it; this one does not, and is told again, of nothing that it was told of before.
     assert more == [pytest.approx(2.0, rel=0.05)] * len(more)
     assert 2 <= len(more) <= 6
     assert follower.held == 1.0
-    follower = surprise()
-    unsure = [follower.hold(known, has_shown=lambda _: False) for _ in windows([1000.0] * 40, busy=0.125)]
-    assert unsure == [1.0] * 40
 
 
 def test_what_is_held_is_believed_whatever_the_doubt_about_what_was_known() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -203,14 +204,15 @@ class Teller:
         *,
         mangle: Mangle | None = None,
         speed: Callable[[int], float] | None = None,
+        sink_per_s: float = math.inf,
     ) -> Story:
-        """`speed`: what is left of the job's capacity, second by second."""
+        """`speed`: what is left of the job's capacity, second by second; `sink_per_s`: what its sink takes at most."""
         rates, job = noisy(load), job or Job()
         simulator, untouched = job.launched(rates, controlled=False)
-        self._slow_down(untouched, speed)
+        self._slow_down(untouched, speed, sink_per_s)
         simulator.clock.wait_until(float(len(rates)))
         simulator, running = job.launched(rates, controlled=True)
-        self._slow_down(running, speed)
+        self._slow_down(running, speed, sink_per_s)
         policy = Tidewise(forecaster="level", sample_s=job.sample_s, continuous=job.profile.mode == "continuous")
         ledger = Ledger(Kept())
         loop = Loop(
@@ -249,12 +251,13 @@ class Teller:
             late_share=1.0 - job.promises.good_share,
         )
 
-    def _slow_down(self, job: SimulatedJob, speed: Callable[[int], float] | None) -> None:
+    def _slow_down(self, job: SimulatedJob, speed: Callable[[int], float] | None, sink_per_s: float) -> None:
         if speed is None:
             return
 
         def slower(profile: CapacityProfile, configuration: Configuration, executors: float) -> float:
-            return capacity_per_s(profile, configuration, executors) * speed(job._now)
+            full_per_s = capacity_per_s(profile, configuration, executors)
+            return min(sink_per_s, full_per_s * speed(job._now)) if job._now >= 900 else full_per_s * speed(job._now)
 
         self.monkeypatch.setattr(simulated_job, "capacity_per_s", slower)
 
@@ -415,6 +418,14 @@ def test_executors_of_a_job_that_stays_slow_do_not_come_and_go(teller: Teller, s
     story = teller.tell(steady(0.2, minutes=60.0), speed=lambda second: speed if second >= 900 else 1.0)
     assert story.most_changes() <= 4
     assert story.late_s(1200) <= 30
+
+
+def test_executors_do_not_run_away_from_a_sink_that_takes_no_more(teller: Teller) -> None:
+    """More executors are of no use, which takes some to find out."""
+    story = teller.tell(steady(0.2, minutes=60.0), Job(most_executors=16), speed=lambda _: 1.0, sink_per_s=0.23 * MOST)
+    assert story.most_changes() <= 8
+    assert story.series.executors[1800:].max() <= 6
+    assert story.late_s() <= int(story.static_late.sum())
 
 
 def test_a_job_that_cannot_become_larger_goes_back_to_what_it_had(teller: Teller) -> None:

@@ -115,3 +115,14 @@ def test_how_long_ago_it_failed_is_forgotten_after_a_quarter_of_an_hour() -> Non
     failed(follower, at_s=100.0, windows=3)
     assert follower.failed_s(200.0) == pytest.approx(105.0)
     assert follower.failed_s(1100.0) is None
+
+
+def test_a_failure_that_was_felt_just_before_the_job_was_seen_to_be_down_counts_once() -> None:
+    once, twice = trouble(), trouble()
+    for follower, felt_at_s in ((once, 10.0), (twice, 10.0)):
+        follower.learn(seen(10.0))
+        follower.felt(felt_at_s)
+    failed(once, at_s=20.0, windows=3)
+    failed(twice, at_s=120.0, windows=3)
+    assert once.failures_per_s < 0.8 * twice.failures_per_s
+    assert once.failed_s(60.0) == twice.failed_s(160.0)

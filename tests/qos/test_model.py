@@ -159,8 +159,8 @@ def test_what_a_job_shows_that_has_itself_become_slower_leaves_its_capacities_as
         model.learn(report)
         unaware.learn(report)
     before = look(model, 1000.0, Candidates.listing([configuration, other])).capacity
-    assert model.capacity.has_shown(configuration)
-    assert not model.capacity.has_shown(other)
+    assert model.capacity.shown(configuration) is not None
+    assert model.capacity.shown(other) is None
     for report in observed(other, 20_000.0, seed=2):
         slow = replace(report, busy_share=min(1.0, 2.0 * (report.busy_share or 0.0)))
         model.learn(slow, speed=0.5)
@@ -168,6 +168,11 @@ def test_what_a_job_shows_that_has_itself_become_slower_leaves_its_capacities_as
     after = look(model, 1000.0, Candidates.listing([configuration, other])).capacity
     assert after.median == pytest.approx(before.median, rel=0.12)
     assert look(unaware, 1000.0, Candidates.listing([other])).capacity.median[0] < 0.7 * before.median[1]
+    # What it has shown before stands, however long it is slow now.
+    stands = model.capacity.shown(configuration)
+    for report in observed(configuration, 40_000.0, seed=3):
+        model.learn(replace(report, busy_share=min(1.0, 2.0 * (report.busy_share or 0.0))), speed=0.4)
+    assert model.capacity.shown(configuration) == stands
 
 
 def test_it_predicts_the_latency_of_a_size_and_rate_it_has_not_seen(operated: JobModel) -> None:

@@ -75,19 +75,32 @@ def test_a_rate_that_is_none_is_refused() -> None:
         Capacity(Physics()).learn(Configuration(executors=1), math.nan)
 
 
-def test_a_job_that_does_twice_as_much_does_so_with_every_number_of_executors() -> None:
+def own_log(model: Capacity, configuration: Configuration) -> float:
+    shown = model.shown(configuration)
+    assert shown is not None
+    return shown[0]
+
+
+def test_a_configuration_that_does_twice_as_much_tells_of_all_that_were_seen_before_it() -> None:
     model, sizes = Capacity(Physics()), [Configuration(executors=executors) for executors in (2, 4, 8)]
     for configuration in sizes[:2]:
         for _ in range(20):
             model.learn(configuration, 1000.0 * configuration.executors)
-    model.learn(sizes[2], 5000.0, at_least=True)
-    before = model.predict(Candidates.listing(sizes))
-    model.scale(2.0)
+    before, version = model.predict(Candidates.listing(sizes)), model.version
+    model.correct(sizes[1], 2.0)
     after = model.predict(Candidates.listing(sizes))
     assert after.median == pytest.approx(2.0 * before.median, rel=0.1)
     assert (after.log_sd >= before.log_sd - 1e-9).all()
+    assert model.version != version
+    assert own_log(model, sizes[1]) == pytest.approx(math.log(8000.0))
+    # What was seen later than it is right as it is; what was never seen tells of nothing.
+    model.correct(sizes[0], 2.0)
+    model.correct(sizes[2], 2.0)
+    assert [own_log(model, size) for size in sizes[:2]] == [pytest.approx(math.log(8000.0))] * 2
+    assert model.shown(sizes[2]) is None
+    assert model.shown(sizes[2], least=True) == model.shown(sizes[1])
     with pytest.raises(InvalidValueError):
-        model.scale(0.0)
+        model.correct(sizes[0], 0.0)
 
 
 def test_more_cores_than_the_law_can_use_lie_idle() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -137,7 +138,8 @@ def advise(
     if table is not None:
         screen.print(table)
         if is_over:
-            print_sentence(f"Each with its reason: tidewise advise {job_or_run} --json", screen)
+            asked = "" if policy is None else f" --policy {shlex.quote(policy)}"
+            print_sentence(f"Each with its reason: tidewise advise {job_or_run}{asked} --json", screen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from tidewise.core import MEDIAN, Configuration, Forecast, JobStatus, Observation
 from tidewise.policies.load_habits import mean_rate
@@ -29,6 +30,16 @@ Known = Callable[[Configuration, float], tuple[float, float]]
 """Mean and spread of the logarithm of a configuration's capacity, at a rate."""
 
 
+class Shown(Protocol):
+    """What configurations have done themselves."""
+
+    def __call__(self, observation: Observation, *, least: bool) -> tuple[float, float] | None:
+        """Mean and spread of the logarithm of what the configuration of a report has done; None: it has hardly run.
+
+        `least`: or the most that fewer of its executors have.
+        """
+
+
 class Surprise:
     """Follows the reports since the last disturbance."""
 
@@ -39,6 +50,7 @@ class Surprise:
         self._last: Observation | None = None
         self._calm: deque[Observation] = deque()
         self._held = 1.0
+        self._told_from_s = -math.inf
 
     def learn(self, observation: Observation) -> None:
         """Take one report in."""
@@ -108,52 +120,69 @@ class Surprise:
 
         Where they do not tell, just after a failure, it is what was held of it.
         """
-        told = self._told(known)
-        if told is None:
-            return self._held
-        off, doubt = told
-        # What has been held is held until the job does again what it is known to do.
-        if abs(off) < (_BELIEVED if off < 0.0 and self._held < 1.0 else _BELIEVED + doubt):
-            return 1.0
-        return math.exp(max(-_LARGEST, min(_LARGEST, off)))
+        told = self._told(self._by_model(known))
+        return self._held if told is None else self._believed(*told)
 
     @property
     def held(self) -> float:
-        """What is left of every capacity of a job that does less than it did itself before.
+        """What is left of every capacity of a job that does less than it did itself before; never more than all of it.
 
         It is the job that has changed, and not what is believed of one configuration: what the job shows meanwhile says
         nothing else of what configurations do beside each other.
         """
         return self._held
 
-    def hold(self, known: Known, *, has_shown: Callable[[Configuration], bool]) -> float:
-        """Let the latest report change what is held; how many times as much as known every configuration can do.
+    def hold(self, shown: Shown, *, known: Known) -> float:
+        """Let the latest report change what is held; how many times as much as it did before the job does now.
 
-        What a job does that is more than was known it can do: it was cold, or it was not known how little of a batch is
-        work. What it does less may come back.
-
-        has_shown: whether a configuration has told before what it can do; of others too much or too little may have
-        been believed.
+        What a job does more than ever it does for good: it was cold, or it was not known how little of a batch is work.
+        What it does less may come back.
         """
-        if not self._calm or (self._held == 1.0 and not has_shown(self._calm[-1].configuration)):
+        if not self._calm or self._calm[-1] is not self._last:
             return 1.0
-        slower = self.slower(known)
-        self._held = min(1.0, slower)
-        if slower > 1.0:
-            self._calm.clear()
-        return max(1.0, slower)
+        told = self._told(lambda seen: shown(seen, least=False))
+        if told is None:
+            self._hold_at_first(shown, known)
+            return 1.0
+        now = self._believed(*told)
+        self._held = min(1.0, now)
+        if now > 1.0:
+            self._told_from_s = self._calm[-1].time_s
+        return max(1.0, now)
 
-    def _told(self, known: Known) -> tuple[float, float] | None:
-        """By how much (of its logarithm) the capacity differs from the one that is known, and the doubt about that."""
+    def _hold_at_first(self, shown: Shown, known: Known) -> None:
+        """With a configuration that has hardly run, too much may have been believed of it: it tells of no other.
+
+        Unless it does less than fewer of the same executors have done: more of them are no reason to do less.
+        """
+        least, told = self._told(lambda seen: shown(seen, least=True)), self._told(self._by_model(known))
+        if self._held == 1.0 and least is not None and told is not None and self._believed(*least) < 1.0:
+            self._held = min(1.0, self._believed(*told))
+
+    def _by_model(self, known: Known) -> Callable[[Observation], tuple[float, float]]:
         rate = self._calm[-1].load_per_s if self._calm else 0.0
-        ran = {each.configuration: known(each.configuration, rate) for each in self._calm}
-        lasted_s = sum(each.window_s for each in self._calm)
-        done = [each.processed_rate_per_s * each.window_s for each in self._calm]
-        busy_s = [(each.busy_share or 0.0) * each.window_s for each in self._calm]
-        possible = [busy * math.exp(ran[each.configuration][0]) for busy, each in zip(busy_s, self._calm, strict=True)]
+        return lambda seen: known(seen.configuration, rate)
+
+    def _believed(self, off: float, doubt: float) -> float:
+        # What has been held is held until the job does again what it did.
+        if abs(off) < (_BELIEVED if off < 0.0 and self._held < 1.0 else _BELIEVED + doubt):
+            return 1.0
+        return math.exp(max(-_LARGEST, min(_LARGEST, off)))
+
+    def _told(self, capacity_of: Callable[[Observation], tuple[float, float] | None]) -> tuple[float, float] | None:
+        """By how much (of its logarithm) what the job does differs from that, and the doubt; None: nothing tells."""
+        calm = [each for each in self._calm if each.time_s - each.window_s >= self._told_from_s]
+        lasted_s = sum(each.window_s for each in calm)
+        done = [each.processed_rate_per_s * each.window_s for each in calm]
+        busy_s = [(each.busy_share or 0.0) * each.window_s for each in calm]
         if lasted_s < max(self._settle_s, _LEAST_S) or sum(busy_s) < _IDLE * lasted_s or sum(done) <= 0.0:
             return None
-        doubt = max(log_sd for _, log_sd in ran.values()) + _SURE * _standard_error(done, possible)
+        capacities = [capacity_of(each) for each in calm]
+        known = [each for each in capacities if each is not None]
+        if len(known) < len(calm):
+            return None
+        possible = [busy * math.exp(log_mean) for busy, (log_mean, _) in zip(busy_s, known, strict=True)]
+        doubt = max(log_sd for _, log_sd in known) + _SURE * _standard_error(done, possible)
         return math.log(sum(done) / sum(possible)), doubt
 
 

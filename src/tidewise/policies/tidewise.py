@@ -70,6 +70,7 @@ _SPEED_S, _AT_WORK, _SLOWEST = 15.0, 0.25, 0.2
 
 In less, a batch that takes somewhat longer than usual and has not ended yet looks as if nothing were done.
 """
+_AS_MUCH = 0.02
 _LEAST_RATE = 1e-6
 _ENOUGH = 0.02
 """A configuration that is late so seldom is enough."""
@@ -140,7 +141,6 @@ class Tidewise:
     _proven: set[tuple[float, float]] = field(init=False, repr=False, compare=False, default_factory=set)
     _largest: Configuration | None = field(init=False, repr=False, compare=False, default=None)
     _recoveries: int = field(init=False, repr=False, compare=False, default=0)
-    _corrections: int = field(init=False, repr=False, compare=False, default=0)
     _first: Configuration | None = field(init=False, repr=False, compare=False, default=None)
     _candidates: tuple[ConfigurationSpace, Candidates] | None = field(
         init=False, repr=False, compare=False, default=None
@@ -220,11 +220,11 @@ class Tidewise:
                 configuration=ended.configuration.with_executors(most),
                 rate_per_s=ended.rate_per_s,
                 resolution_s=max(1.0, _RESOLUTION * observation.window_s),
+                speed=self._surprise.held,
             )
-        faster = self._surprise.hold(self._capacity_of, has_shown=self._model.capacity.has_shown)
-        if faster > 1.0:
-            self._model.capacity.scale(faster)
-            self._corrections += 1
+        more = self._surprise.hold(self._model.shown_by, known=self._capacity_of)
+        if more > 1.0:
+            self._model.capacity.correct(observation.configuration, more)
         self._model.learn(observation, is_steady=not self._watch.is_on, speed=self._surprise.held)
 
     def decide(self, situation: Situation) -> Decision:
@@ -281,7 +281,8 @@ class Tidewise:
     ) -> Keep | None:
         """The reply to a move that is not made yet; None where it is."""
         evidence = expected.of(known.row, known.row)
-        if known.takes_away(best.row) and (behind.is_behind or situation.promises.broken_by(situation.latest)):
+        is_late = behind.is_behind or situation.promises.broken_by(situation.latest)
+        if known.takes_away(best.row) and is_late and not known.does_as_much(best.row):
             return keep(
                 "behind",
                 f"{situation.intended} stays: nothing is taken away from a job that has not caught up, or breaks a "
@@ -313,7 +314,7 @@ class Tidewise:
     def _listen(self, situation: Situation) -> None:
         """Learn what copies have told."""
         for measured in self._curiosity.news(situation):
-            self._model.learn_profile(measured)
+            self._model.learn_profile(measured, speed=self._surprise.held)
             self._proven.add(kind_of(measured.configuration))
 
     def _profile(self, situation: Situation, known: _Known, best: Move) -> Profile | None:
@@ -444,8 +445,9 @@ class Tidewise:
 
     def _learnt(self) -> tuple[int, int, int]:
         """What has been learnt, in steps: one window more of hundreds changes nothing, a recovery does."""
-        windows = self._model.capacity.windows + self._model.latency.windows
-        return int(math.log(max(1, windows)) / _LEARNT_STEP), self._recoveries, self._corrections
+        learnt, corrections = self._model.capacity.version
+        windows = learnt + self._model.latency.windows
+        return int(math.log(max(1, windows)) / _LEARNT_STEP), self._recoveries, corrections
 
     def _in_use(self, situation: Situation) -> CpuInUse | None:
         cores, runs = self._surprise.cores_in_use, situation.latest.configuration
@@ -548,7 +550,9 @@ class Tidewise:
             down_s=down_s,
             warmth=min(
                 self._model.recovery.warmth(_FAILURE, self._trouble.works_s(situation.now_s)),
-                _speed_seen(situation.history, float(known.odds.log_capacity[known.row])),
+                _speed_seen(
+                    situation.history, float(known.odds.log_capacity[known.row]), is_continuous=self.continuous
+                ),
             ),
             failed_s=None if failed_s is None else self.unseen_s + failed_s,
         )
@@ -618,27 +622,32 @@ class _Known:
     slower: float
     widening: float
 
+    def does_as_much(self, row: int) -> bool:
+        """Whether what runs has shown to be of no more use than this row."""
+        return bool(self.odds.log_capacity[row] >= self.odds.log_capacity[self.row] - _AS_MUCH)
+
     def takes_away(self, row: int) -> bool:
         """Whether this row has fewer cores than what runs."""
         cores = self.odds.candidates.total_cores
         return bool(cores[row] < cores[self.row])
 
 
-def _speed_seen(history: Sequence[Observation], log_capacity: float) -> float:
+def _speed_seen(history: Sequence[Observation], log_capacity: float, *, is_continuous: bool) -> float:
     """The share of what it is believed to be able to do that a job has just done while it was at work.
 
     Less of it is what a job shows that has stood still and come up cold, before anything says that it has failed.
     """
     latest, done, busy_s, seen_s = history[-1], 0.0, 0.0, 0.0
+    enough_s = _SPEED_S if is_continuous else max(_SPEED_S, 2.0 * latest.configuration.commit_interval_s)
     for report in reversed(history):
         if report.status is not JobStatus.RUNNING or report.configuration != latest.configuration:
             break
         done += report.processed_rate_per_s * report.window_s
         busy_s += (report.busy_share or 0.0) * report.window_s
         seen_s += report.window_s
-        if seen_s >= _SPEED_S:
+        if seen_s >= enough_s:
             break
-    if seen_s < _SPEED_S or busy_s < _AT_WORK * seen_s:
+    if seen_s < enough_s or busy_s < _AT_WORK * seen_s:
         return 1.0
     return min(1.0, max(_SLOWEST, done / busy_s / math.exp(log_capacity)))
 

@@ -10,6 +10,7 @@ from tidewise.policies.frequency import Frequency
 
 _FADING = 0.7
 _KEPT_S = 900.0
+_SAME_WINDOWS = 2.0
 
 
 class Trouble:
@@ -21,6 +22,7 @@ class Trouble:
         self._down_since_s: float | None = None
         self._up_since_s = -math.inf
         self._failed_at_s: float | None = None
+        self._felt_at_s: float | None = None
         self._executors: deque[tuple[float, int]] = deque()
 
     def learn(self, observation: Observation) -> None:
@@ -32,8 +34,13 @@ class Trouble:
         if observation.status is JobStatus.DOWN:
             if self._down_since_s is None:
                 self._down_since_s = observation.time_s - 0.5 * observation.window_s
+                # What was felt in the report just before is the beginning of the same.
+                if (
+                    self._felt_at_s is None
+                    or self._down_since_s - self._felt_at_s > _SAME_WINDOWS * observation.window_s
+                ):
+                    self._failures.happened()
                 self._failed_at_s = self._down_since_s
-                self._failures.happened()
         elif self._down_since_s is not None:
             was_down_s = observation.time_s - 0.5 * observation.window_s - self._down_since_s
             self._usual_down_s = _FADING * self._usual_down_s + (1.0 - _FADING) * max(1.0, was_down_s)
@@ -42,7 +49,7 @@ class Trouble:
 
     def felt(self, at_s: float) -> None:
         """It has failed and come up again before a report could tell that it was down: as cold as after any failure."""
-        self._failed_at_s = at_s
+        self._failed_at_s = self._felt_at_s = at_s
         self._up_since_s = max(self._up_since_s, at_s)
         self._failures.happened()
 

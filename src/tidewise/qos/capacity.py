@@ -44,6 +44,7 @@ class Capacity:
         )
         self._exact = Points(1, limit=96)
         self._bounds = Points(1, limit=64)
+        self._corrections = 0
         self._fit: Fit | None = None
         self._residual: Residual | None = None
 
@@ -52,9 +53,26 @@ class Capacity:
         """How many windows were learnt from."""
         return self._exact.count + self._bounds.count
 
-    def has_shown(self, configuration: Configuration) -> bool:
-        """Whether this very configuration has told what it can do, and more than once."""
-        return self._exact.weight(configuration, 1.0) >= _OFTEN
+    @property
+    def version(self) -> tuple[int, int]:
+        """Another one whenever something was learnt."""
+        return self.windows, self._corrections
+
+    def shown(self, configuration: Configuration, *, least: bool = False) -> tuple[float, float] | None:
+        """Logarithm of what this very configuration has done at full speed, and its spread; None: it has hardly run.
+
+        least: or the most that fewer of the same executors have done.
+        """
+        points = [self._exact.point(configuration, 1.0)]
+        if least:
+            points += [
+                self._exact.point(configuration.with_executors(n), 1.0) for n in range(1, configuration.executors)
+            ]
+        shown = [point for point in points if point is not None and point.weights[0] >= _OFTEN]
+        if not shown:
+            return None
+        most = max(shown, key=lambda point: point.means[0])
+        return most.means[0], math.sqrt((_WINDOW_SD**2 + most.variances[0]) / 2.0)
 
     def learn(self, configuration: Configuration, rate_per_s: float, *, at_least: bool = False) -> None:
         """Take in a rate at full speed; `at_least`: the job kept up with this rate, and more is not known."""
@@ -66,12 +84,17 @@ class Capacity:
             self._exact.take(configuration, 1.0, (math.log(rate_per_s),))
         self._fit = None
 
-    def scale(self, factor: float) -> None:
-        """All configurations do so many times as much as they have shown; how sure that is, later windows tell."""
+    def correct(self, configuration: Configuration, factor: float) -> None:
+        """A configuration does so many times as much as it has shown, and all that was not seen later does as well.
+
+        How sure that is, later windows tell. What the job is known to keep up with, it keeps up with all the same.
+        """
         require_finite("factor", factor, above=0.0)
-        # What it is known to keep up with, it keeps up with all the same.
-        self._exact.shift(0, math.log(factor), worth=_OFTEN)
-        self._fit = None
+        point = self._exact.point(configuration, 1.0)
+        if point is not None:
+            self._exact.shift(0, math.log(factor), until=point.seen, worth=_OFTEN)
+            self._corrections += 1
+            self._fit = None
 
     def forget(self) -> None:
         """Go back to the prior: the program has changed."""

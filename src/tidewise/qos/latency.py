@@ -119,8 +119,8 @@ class Latency:
         )
         self._points = Points(5, logarithms=len(LEVELS), always=(_RATE,))
         self._fit: Fit | None = None
-        self._fitted_to = 0
-        """How many windows the capacity had learnt from that the fit was made with."""
+        self._fitted_to = (0, 0)
+        """The version of the capacity that the fit was made with."""
         self._residual: Residual | None = None
         self._noise = _Noise.prior()
 
@@ -151,10 +151,10 @@ class Latency:
 
     def refit(self, capacity: Capacity) -> None:
         """Learn from all points, where anything is new; the capacity stands in where no busy share was reported."""
-        if self._fit is not None and self._fitted_to == capacity.windows:
+        if self._fit is not None and self._fitted_to == capacity.version:
             return
         table = self._points.table()
-        self._fitted_to = capacity.windows
+        self._fitted_to = capacity.version
         if table is None:
             self._fit, self._residual = Fit.prior(self._usual), None
             self._noise = _Noise.prior()

@@ -117,18 +117,18 @@ class JobModel:
 
         is_steady: whether nothing is known that the job still has to get over. What is late until then is no latency of
         steady work, though what it gets done still tells its capacity.
-        speed: what is left of every capacity, where the job itself has become slower (or faster): they stay known as
-        they are without that.
+        speed: what is left of every capacity, where the job itself has become slower: what is known of them stays as it
+        is without that.
         """
         evidence = self._stretches.add(observation)
         if evidence is not None:
             self._take(evidence if is_steady else replace(evidence, latencies=()), speed=speed)
 
-    def learn_profile(self, measured: ProfileMeasurement, *, failure: str = "injected") -> None:
+    def learn_profile(self, measured: ProfileMeasurement, *, failure: str = "injected", speed: float = 1.0) -> None:
         """Take in what a copy showed; `failure`: the kind that was injected into it, where one was."""
         evidence = of_profile(measured)
         if evidence is not None:
-            self._take(evidence)
+            self._take(evidence, speed=speed)
         if measured.recovery_s is not None:
             self._recovered(
                 failure,
@@ -136,6 +136,7 @@ class JobModel:
                 configuration=measured.configuration,
                 rate_per_s=measured.input_rate_per_s,
                 just_before_commit=True,
+                speed=speed,
             )
 
     def learn_recovery(
@@ -146,6 +147,7 @@ class JobModel:
         configuration: Configuration,
         rate_per_s: float,
         resolution_s: float = RESOLUTION_S,
+        speed: float = 1.0,
     ) -> None:
         """Take in how long the job took to get over a failure; `resolution_s`: to about how many seconds."""
         self._recovered(
@@ -155,6 +157,7 @@ class JobModel:
             rate_per_s=rate_per_s,
             just_before_commit=False,
             resolution_s=resolution_s,
+            speed=speed,
         )
 
     def learn_change(self, outcome: ChangeOutcome, mechanism: Mechanism) -> None:
@@ -170,15 +173,16 @@ class JobModel:
         rate_per_s: float,
         just_before_commit: bool,
         resolution_s: float = RESOLUTION_S,
+        speed: float,
     ) -> None:
         require_text("kind", kind)
-        one = Candidates.listing([configuration])
+        capacity = self.capacity_at(Candidates.listing([configuration]), rate_per_s)
         self.recovery.learn(
             kind,
             measured,
             configuration=configuration,
             rate_per_s=rate_per_s,
-            capacity=self.capacity_at(one, rate_per_s),
+            capacity=Belief(capacity.log_mean + math.log(speed), capacity.log_sd),
             just_before_commit=just_before_commit,
             resolution_s=resolution_s,
         )
@@ -189,15 +193,39 @@ class JobModel:
         if share is not None:
             self.memory.learn(configuration, rate, memory_share=share, state_mib=evidence.state_mib)
         if evidence.full_rate_per_s is not None:
-            # What memory pressure took away would be there with more memory.
-            if share is not None and share > self._physics.knee_share:
-                speed *= float(self._physics.speed(np.array([share]))[0])
-            self.capacity.learn(configuration, evidence.full_rate_per_s / speed, at_least=evidence.at_least)
+            self._take_capacity(evidence, evidence.full_rate_per_s, speed)
         if evidence.keeps_up:
             for p50_s, p95_s, p99_s in evidence.latencies:
                 self.latency.learn(
                     configuration, rate, p50_s=p50_s, p95_s=p95_s, p99_s=p99_s, busy_share=evidence.busy_share
                 )
+
+    def _take_capacity(self, evidence: Evidence, full_rate_per_s: float, speed: float) -> None:
+        configuration = evidence.configuration
+        if evidence.at_least:
+            # What a slower job keeps up with, it keeps up with at its own speed.
+            self.capacity.learn(configuration, full_rate_per_s, at_least=True)
+        elif speed == 1.0 or self.capacity.shown(configuration) is None:
+            # What memory pressure took away would be there with more memory.
+            left = speed * math.exp(self._log_pressed(evidence.memory_share))
+            self.capacity.learn(configuration, full_rate_per_s / left)
+
+    def shown_by(self, observation: Observation, *, least: bool = False) -> tuple[float, float] | None:
+        """Logarithm of the records per second that the configuration of a report has done itself, and its spread.
+
+        With what memory pressure leaves of it now; None where it has hardly run.
+        least: or the most that fewer of its executors have done.
+        """
+        shown = self.capacity.shown(observation.configuration, least=least)
+        if shown is None:
+            return None
+        return shown[0] + self._log_pressed(observation.memory_share), shown[1]
+
+    def _log_pressed(self, memory_share: float | None) -> float:
+        """Logarithm of the share of its speed that memory pressure leaves to a job that reports this."""
+        if memory_share is None or memory_share <= self._physics.knee_share:
+            return 0.0
+        return math.log(float(self._physics.speed(np.array([memory_share]))[0]))
 
     @on_one_thread
     def outlook(

@@ -80,10 +80,9 @@ class Points:
         """How many windows were taken in since the last clearing."""
         return self._count
 
-    def weight(self, configuration: Configuration, rate_per_s: float) -> float:
-        """How many windows are behind a configuration near a rate, up to a limit."""
-        point = self._points.get((configuration, _bucket(rate_per_s)))
-        return 0.0 if point is None else max(point.weights)
+    def point(self, configuration: Configuration, rate_per_s: float) -> Point | None:
+        """What was seen of a configuration near a rate."""
+        return self._points.get((configuration, _bucket(rate_per_s)))
 
     def take(self, configuration: Configuration, rate_per_s: float, values: Sequence[float | None]) -> None:
         """Let one window count: the quantities it shows, None where it does not show one."""
@@ -98,10 +97,10 @@ class Points:
             self._points[configuration, bucket] = point
         point.take(values, self._count)
 
-    def shift(self, column: int, by: float, *, worth: float) -> None:
-        """Add to a quantity wherever it was seen; what was seen counts as so many windows at most from now on."""
+    def shift(self, column: int, by: float, *, until: int, worth: float) -> None:
+        """Add to a quantity wherever it was not seen after window `until`; it counts as so many windows at most."""
         for point in self._points.values():
-            if point.weights[column] > 0.0:
+            if point.weights[column] > 0.0 and point.seen <= until:
                 point.means[column] += by
                 point.weights[column] = min(worth, point.weights[column])
 
