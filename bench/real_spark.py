@@ -112,22 +112,16 @@ def _bad_parts(summary: Summary, runs: Sequence[Run]) -> list[tuple[str, int]]:
 
 
 _WHERE = """\
-Where the good seconds of YSB go, in bad seconds of static and of tidewise: two drivers that were killed, 328 and 158; \
-two executors that were killed, 31 and 3; all else, its own two changes included, 3 and 2. After a driver's death all \
-executors start anew: two JVMs come up faster than five on two cores, and so do two Python workers. A cluster with \
-cores of its own for each executor would not favour the smaller one so much: static was at 77 to 84 % here with other \
-executors (4 slots each, or four of 0.35 cores). With 4 slots, the loss of an executor was felt more (two runs of two \
-executors, killed five times in 5 minutes: 190 bad seconds with 4 slots, 74 with one); a likely reason is that the one \
-that is left has to start Python for tasks that it never had, on a third of a core. CPU hardly follows the load here, \
-so that two executors are enough at all times; what a policy can do wrong is to be frightened by failures into keeping \
-more. Beside both runs there was other work of idle priority, which only takes CPU that nobody else wants. Tidewise \
-was of an earlier day: late seconds and recoveries that take too long had a price of 0.14 and 4 in its sums (0.165 and \
-7.5 now), a job that has come up was taken to be cold for longer (at 0.6 of its speed for a minute; now at first, and \
-less and less within half a minute), and a job that was down between two reports was not seen to have failed. That \
-should hardly matter here, where reports come every few seconds, catching up is done with all five executors whatever \
-ran before, and late seconds are near their least price with either; it was not measured. A first run, in which it \
-took the latencies of recoveries for those of steady work, had kept 2.7 executors on average: 0.67 of static, 81.1 % \
-good."""
+After a driver's death all executors start anew: two JVMs come up faster than five on two cores, and so do two Python \
+workers. A cluster with cores of its own for each executor would not favour the smaller one so much: static was at 77 \
+to 84 % here with other executors (4 slots each, or four of 0.35 cores). With 4 slots, the loss of an executor was felt \
+more (two runs of two executors, killed five times in 5 minutes: 190 bad seconds with 4 slots, 74 with one); a likely \
+reason is that the one that is left has to start Python for tasks that it never had, on a third of a core. CPU hardly \
+follows the load here, so that two executors are enough at all times; what a policy can do wrong is to be frightened \
+into keeping more. How little of a batch is work on its records shows only once the load has changed. Until then \
+executors seem to do a fifth of what they do: in tries whose warm-up was under a load that did not change, three to \
+five of them were kept for minutes, unless a first step had shown more. So a job is now warmed up under a load that \
+changes."""
 
 _YSB = """\
 Phoebe and Demeter changed nothing: beside a job on two cores their copies never kept up, so that no configuration was \

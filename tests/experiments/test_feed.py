@@ -45,6 +45,23 @@ def test_the_embedded_day_begins_at_a_whole_step_and_leaves_the_past_alone(
     assert feed.told() == []
 
 
+@pytest.mark.parametrize(("passed_s", "in_s", "eve"), [(20.4, 5.0, 3), (20.0, 2.5, 2), (20.4, 0.5, 0), (-3.0, 9.0, 3)])
+def test_the_embedded_day_is_led_up_to_as_far_as_that_is_still_to_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passed_s: float, in_s: float, eve: int
+) -> None:
+    feed = EmbeddedFeed(tmp_path)
+    monkeypatch.setattr(time, "time", lambda: NOW_S)
+    feed.start(7.0, in_s=12.0)
+    monkeypatch.setattr(time, "time", lambda: NOW_S + 12.0 + passed_s)
+    begins_in_s = feed.begin_day(DAY, in_s=in_s, eve=(11.0, 12.0, 13.0))
+    rates = read_schedule(tmp_path / "schedule.json").rates_per_s
+    assert rates[-3 - eve :] == (11.0, 12.0, 13.0, 100.0, 200.0, 300.0)[3 - eve :]
+    assert set(rates[: -3 - eve]) == {7.0}
+    assert len(rates) - 3 == pytest.approx(begins_in_s + passed_s)
+    # What has been made stays as it was.
+    assert len(rates) - 3 - eve >= passed_s
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     production: Production
@@ -139,6 +156,19 @@ def test_a_quiet_producer_gives_way_to_the_day_and_both_are_accounted_for(
     assert feed.problem() is None
     assert day.stopped.is_set()
     assert feed.told() == ["Sent 2,000 records to views, all acknowledged."]
+
+
+def test_a_producer_leads_up_to_the_day(feed: KafkaFeed, producer: Producer) -> None:
+    feed.start(7.0, in_s=0.0)
+    _wait_for_calls(producer, 1)
+    asked_s = time.time()
+    begins_in_s = feed.begin_day(DAY, in_s=2.3, eve=(11.0, 12.0, 13.0))
+    _wait_for_calls(producer, 2)
+    quiet, day = producer.calls
+    assert day.schedule.rates_per_s == (12.0, 13.0, 100.0, 200.0, 300.0)
+    assert day.schedule.began_unix_s + 2.0 == pytest.approx(asked_s + begins_in_s, abs=0.2)
+    assert quiet.stopped.wait(30.0), "it goes on beside the day"
+    feed.end()
 
 
 @pytest.mark.parametrize(

@@ -181,8 +181,8 @@ class LossyFeed(EmbeddedFeed):
     _began_s: float | None = None
     _over: bool = False
 
-    def begin_day(self, rates: Rates, *, in_s: float) -> float:
-        left_s = EmbeddedFeed.begin_day(self, rates, in_s=in_s)
+    def begin_day(self, rates: Rates, *, in_s: float, eve: Sequence[float] = ()) -> float:
+        left_s = EmbeddedFeed.begin_day(self, rates, in_s=in_s, eve=eve)
         self._began_s = time.monotonic() + left_s
         return left_s
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -36,8 +37,10 @@ class Feed(Protocol):
     def start(self, rate_per_s: float, *, in_s: float) -> None:
         """Bring so many records per second, beginning `in_s` from now."""
 
-    def begin_day(self, rates: Rates, *, in_s: float) -> float:
+    def begin_day(self, rates: Rates, *, in_s: float, eve: Sequence[float] = ()) -> float:
         """Bring the day's records, beginning about `in_s` from now; the seconds it really is.
+
+        eve: the rates of the seconds right before the day, as far as these are still to come.
 
         PermanentError where there were none so far: a day without records shows nothing.
         """
@@ -69,12 +72,13 @@ class EmbeddedFeed:
         self._quiet = Schedule(began_unix_s=time.time() + in_s, rates_per_s=(rate_per_s,))
         write_schedule(self._file, self._quiet)
 
-    def begin_day(self, rates: Rates, *, in_s: float) -> float:
+    def begin_day(self, rates: Rates, *, in_s: float, eve: Sequence[float] = ()) -> float:
         # Written behind what has passed, in whole steps: the past of a schedule stays as it is.
         passed_s = time.time() - self._quiet.began_unix_s
         before = max(1, math.ceil(passed_s + in_s))
-        day = tuple(float(rate) for rate in rates)
-        write_schedule(self._file, replace(self._quiet, rates_per_s=self._quiet.rates_per_s * before + day))
+        to_come = _last(eve, min(int(in_s), before - 1))
+        quiet = self._quiet.rates_per_s * (before - len(to_come))
+        write_schedule(self._file, replace(self._quiet, rates_per_s=quiet + to_come + _plain(rates)))
         return before - passed_s
 
     def end(self) -> None:
@@ -114,17 +118,17 @@ class KafkaFeed:
     def start(self, rate_per_s: float, *, in_s: float) -> None:
         self._send("quiet", (rate_per_s,) * _LONGEST_QUIET_S, began_unix_s=time.time() + in_s)
 
-    def begin_day(self, rates: Rates, *, in_s: float) -> float:
+    def begin_day(self, rates: Rates, *, in_s: float, eve: Sequence[float] = ()) -> float:
         if self._failed:
             raise PermanentError(f"no records were sent to {self.topic}: {self._failed[0]}") from self._failed[0]
-        day = tuple(float(rate) for rate in rates)
-        began_unix_s = time.time() + in_s
+        to_come = _last(eve, int(in_s))
+        day_unix_s = time.time() + in_s
         _, quiet = self._sending[-1]
-        self._send("day", day, began_unix_s=began_unix_s)
-        timer = threading.Timer(in_s, quiet.set)
+        self._send("day", to_come + _plain(rates), began_unix_s=day_unix_s - len(to_come))
+        timer = threading.Timer(in_s - len(to_come), quiet.set)
         timer.daemon = True
         timer.start()
-        return began_unix_s - time.time()
+        return day_unix_s - time.time()
 
     def end(self) -> None:
         for _, stop in self._sending:
@@ -178,3 +182,11 @@ class KafkaFeed:
         thread = threading.Thread(target=run, name=f"feed-{name}", daemon=True)
         self._sending.append((thread, stop))
         thread.start()
+
+
+def _plain(rates: Rates) -> tuple[float, ...]:
+    return tuple(float(rate) for rate in rates)
+
+
+def _last(rates: Sequence[float], most: int) -> tuple[float, ...]:
+    return tuple(rates[max(0, len(rates) - most) :])

@@ -104,7 +104,10 @@ class SparkRun:
     setting: LiveSetting
     rates_per_s: Rates
     warm_up_s: float
-    """How long the job runs before it counts: a JVM that has just started is slow."""
+    """How long the job runs before it counts: a JVM that has just started is slow.
+
+    Under the first rates of the day, backwards: how much of a batch is work shows only where the load changes.
+    """
     report_every_s: float
 
     @property
@@ -153,7 +156,8 @@ class SparkRun:
     def _warm_up(self, job: SparkJob, feed: Feed, clock: SystemClock, say: Say) -> None:
         self._catch_up(job, clock, say)
         say(f"Warming it up for {self.warm_up_s:.0f} s ...")
-        clock.wait_until(clock.now_s() + feed.begin_day(self.rates_per_s, in_s=self.warm_up_s))
+        eve = [float(rate) for rate in self.rates_per_s[1 : 1 + int(self.warm_up_s)][::-1]]
+        clock.wait_until(clock.now_s() + feed.begin_day(self.rates_per_s, in_s=self.warm_up_s, eve=eve))
         job.forget_spent()
         job.reports()  # A job that starts and catches up tells nothing that a policy should learn from.
 
