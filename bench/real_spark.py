@@ -114,14 +114,14 @@ def _bad_parts(summary: Summary, runs: Sequence[Run]) -> list[tuple[str, int]]:
 _WHERE = """\
 After a driver's death all executors start anew: two JVMs come up faster than five on two cores, and so do two Python \
 workers. A cluster with cores of its own for each executor would not favour the smaller one so much: static was at 77 \
-to 84 % here with other executors (4 slots each, or four of 0.35 cores). With 4 slots, the loss of an executor was felt \
-more (two runs of two executors, killed five times in 5 minutes: 190 bad seconds with 4 slots, 74 with one); a likely \
-reason is that the one that is left has to start Python for tasks that it never had, on a third of a core. CPU hardly \
-follows the load here, so that two executors are enough at all times; what a policy can do wrong is to be frightened \
-into keeping more. How little of a batch is work on its records shows only once the load has changed. Until then \
-executors seem to do a fifth of what they do: in tries whose warm-up was under a load that did not change, three to \
-five of them were kept for minutes, unless a first step had shown more. So a job is now warmed up under a load that \
-changes."""
+to 84 % here with other executors (4 slots each, or four of 0.35 cores). With 4 slots, the loss of an executor was \
+felt more (two runs of two executors, killed five times in 5 minutes: 190 bad seconds with 4 slots, 74 with one); a \
+likely reason is that the one that is left has to start Python for tasks that it never had, on a third of a core. CPU \
+hardly follows the load here, so that two executors are enough at all times; what a policy can do wrong is to be \
+frightened into keeping more. How little of a batch is work on its records shows only once the load has changed. \
+Until then executors seem to do a fifth of what they do: in tries whose warm-up was under a load that did not change, \
+three to five of them were kept for minutes, unless a first step had shown more. So a job is now warmed up under a \
+load that changes."""
 
 _YSB = """\
 Phoebe and Demeter changed nothing: beside a job on two cores their copies never kept up, so that no configuration was \

@@ -189,6 +189,27 @@ def test_a_job_that_does_more_than_ever_is_believed_once_for_all_that_it_showed(
     assert follower.held == 1.0
 
 
+def test_what_is_held_for_long_is_how_the_job_is() -> None:
+    follower, told = surprise(), []
+    for observation in windows([1000.0] * 250, busy=0.5):
+        follower.learn(observation)
+        follower.hold(shown, known=known)
+        told.append(follower.settled(observation.time_s))
+    first = next(place for place, left in enumerate(told) if left < 1.0)
+    assert told[first] == pytest.approx(0.5, rel=0.05)
+    assert 180 <= first <= 200
+    # Whoever is told learns it; this one does not, and so it is held again.
+    assert set(told[first + 1 :]) == {1.0}
+
+
+def test_a_failure_that_was_only_felt_disturbs_as_any_other() -> None:
+    follower = surprise(windows([1000.0] * 20, busy=0.5))
+    follower.felt(200.0)
+    assert follower.slower(known) == 1.0
+    assert not follower.is_calm(windows([1000.0] * 26)[-1])
+    assert follower.is_calm(windows([1000.0] * 27)[-1])
+
+
 def test_what_is_held_is_believed_whatever_the_doubt_about_what_was_known() -> None:
     def doubted(configuration: Configuration, rate_per_s: float) -> tuple[float, float]:
         return known(configuration, rate_per_s)[0], 2.0

@@ -87,20 +87,23 @@ def test_a_configuration_that_does_twice_as_much_tells_of_all_that_were_seen_bef
         for _ in range(20):
             model.learn(configuration, 1000.0 * configuration.executors)
     before, version = model.predict(Candidates.listing(sizes)), model.version
-    model.correct(sizes[1], 2.0)
+    model.correct(2.0, by=sizes[1])
     after = model.predict(Candidates.listing(sizes))
     assert after.median == pytest.approx(2.0 * before.median, rel=0.1)
     assert (after.log_sd >= before.log_sd - 1e-9).all()
     assert model.version != version
     assert own_log(model, sizes[1]) == pytest.approx(math.log(8000.0))
     # What was seen later than it is right as it is; what was never seen tells of nothing.
-    model.correct(sizes[0], 2.0)
-    model.correct(sizes[2], 2.0)
+    model.correct(2.0, by=sizes[0])
+    model.correct(2.0, by=sizes[2])
     assert [own_log(model, size) for size in sizes[:2]] == [pytest.approx(math.log(8000.0))] * 2
     assert model.shown(sizes[2]) is None
     assert model.shown(sizes[2], least=True) == model.shown(sizes[1])
+    model.learn(sizes[0], 3000.0, at_least=True)
+    model.correct(0.5)
+    assert [own_log(model, size) for size in sizes[:2]] == [pytest.approx(math.log(4000.0))] * 2
     with pytest.raises(InvalidValueError):
-        model.correct(sizes[0], 0.0)
+        model.correct(0.0)
 
 
 def test_more_cores_than_the_law_can_use_lie_idle() -> None:

@@ -21,6 +21,8 @@ _SURE = 2.0
 """Standard errors of what the reports say."""
 _JOINED = 0.25
 """How long executors that join or leave disturb the others, in times to settle."""
+_LONG = 30.0
+"""What has been held for so many times to settle is no passing trouble."""
 _NOTHING = 0.01
 """A forecast of less than this share of what arrives forecasts nothing."""
 _LARGEST = math.log(4.0)
@@ -50,6 +52,7 @@ class Surprise:
         self._last: Observation | None = None
         self._calm: deque[Observation] = deque()
         self._held = 1.0
+        self._held_since_s = -math.inf
         self._told_from_s = -math.inf
 
     def learn(self, observation: Observation) -> None:
@@ -70,6 +73,11 @@ class Surprise:
         looked_at_s = max(2.0 * self._settle_s, _LOOKED_AT_S)
         while self._calm and self._calm[0].time_s <= observation.time_s - looked_at_s:
             self._calm.popleft()
+
+    def felt(self, at_s: float) -> None:
+        """The job has failed and come up again before a report could tell that it was down."""
+        self._calm_from_s = max(self._calm_from_s, at_s + self._settle_s)
+        self._calm.clear()
 
     def rate_per_s(self, history: Sequence[Observation]) -> float:
         """What has arrived lately; by the last two reports alone where both of them show more."""
@@ -145,10 +153,26 @@ class Surprise:
             self._hold_at_first(shown, known)
             return 1.0
         now = self._believed(*told)
-        self._held = min(1.0, now)
+        self._keep(min(1.0, now))
         if now > 1.0:
             self._told_from_s = self._calm[-1].time_s
         return max(1.0, now)
+
+    def settled(self, now_s: float) -> float:
+        """What is left of every capacity of a job that has been held to be slower for long: it is how the job is now.
+
+        It is not held any longer then, and whoever asks has to learn it. 1: nothing has been held for long.
+        """
+        if self._held == 1.0 or now_s - self._held_since_s < _LONG * self._settle_s:
+            return 1.0
+        left, self._told_from_s = self._held, now_s
+        self._keep(1.0)
+        return left
+
+    def _keep(self, held: float) -> None:
+        if self._held == 1.0 and self._last is not None:
+            self._held_since_s = self._last.time_s
+        self._held = held
 
     def _hold_at_first(self, shown: Shown, known: Known) -> None:
         """With a configuration that has hardly run, too much may have been believed of it: it tells of no other.
@@ -157,7 +181,7 @@ class Surprise:
         """
         least, told = self._told(lambda seen: shown(seen, least=True)), self._told(self._by_model(known))
         if self._held == 1.0 and least is not None and told is not None and self._believed(*least) < 1.0:
-            self._held = min(1.0, self._believed(*told))
+            self._keep(min(1.0, self._believed(*told)))
 
     def _by_model(self, known: Known) -> Callable[[Observation], tuple[float, float]]:
         rate = self._calm[-1].load_per_s if self._calm else 0.0

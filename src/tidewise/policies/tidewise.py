@@ -205,6 +205,7 @@ class Tidewise:
         if self._watch.missed_at_s is not None and not was_on:
             self._trouble.felt(self._watch.missed_at_s)
             self._patience.felt(self._watch.missed_at_s)
+            self._surprise.felt(self._watch.missed_at_s)
             self._pain.felt()
         self._patience.learn(observation)
         is_changing = observation.status is JobStatus.CHANGING
@@ -222,10 +223,18 @@ class Tidewise:
                 resolution_s=max(1.0, _RESOLUTION * observation.window_s),
                 speed=self._surprise.held,
             )
-        more = self._surprise.hold(self._model.shown_by, known=self._capacity_of)
-        if more > 1.0:
-            self._model.capacity.correct(observation.configuration, more)
+        self._look_for_drift(observation)
         self._model.learn(observation, is_steady=not self._watch.is_on, speed=self._surprise.held)
+
+    def _look_for_drift(self, observation: Observation) -> None:
+        """Whether the job itself has become another; one that gets over a failure does not show it."""
+        if not self._watch.is_on:
+            more = self._surprise.hold(self._model.shown_by, known=self._capacity_of)
+            if more > 1.0:
+                self._model.capacity.correct(more, by=observation.configuration)
+        left = self._surprise.settled(observation.time_s)
+        if left < 1.0:
+            self._model.capacity.correct(left)
 
     def decide(self, situation: Situation) -> Decision:
         self._losses.look(situation)

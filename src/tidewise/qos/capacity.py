@@ -84,17 +84,22 @@ class Capacity:
             self._exact.take(configuration, 1.0, (math.log(rate_per_s),))
         self._fit = None
 
-    def correct(self, configuration: Configuration, factor: float) -> None:
-        """A configuration does so many times as much as it has shown, and all that was not seen later does as well.
+    def correct(self, factor: float, *, by: Configuration | None = None) -> None:
+        """All configurations do so many times as much as they have shown; `by` one of them: what was seen later stays.
 
-        How sure that is, later windows tell. What the job is known to keep up with, it keeps up with all the same.
+        How sure that is, later windows tell.
         """
         require_finite("factor", factor, above=0.0)
-        point = self._exact.point(configuration, 1.0)
-        if point is not None:
-            self._exact.shift(0, math.log(factor), until=point.seen, worth=_OFTEN)
-            self._corrections += 1
-            self._fit = None
+        point = None if by is None else self._exact.point(by, 1.0)
+        if by is not None and point is None:
+            return
+        until = math.inf if point is None else point.seen
+        self._exact.shift(0, math.log(factor), until=until, worth=_OFTEN)
+        if factor < 1.0:
+            # What the job is known to keep up with, it keeps up with all the same if it does more.
+            self._bounds.shift(0, math.log(factor), until=until, worth=_OFTEN)
+        self._corrections += 1
+        self._fit = None
 
     def forget(self) -> None:
         """Go back to the prior: the program has changed."""

@@ -97,7 +97,7 @@ class Points:
             self._points[configuration, bucket] = point
         point.take(values, self._count)
 
-    def shift(self, column: int, by: float, *, until: int, worth: float) -> None:
+    def shift(self, column: int, by: float, *, until: float, worth: float) -> None:
         """Add to a quantity wherever it was not seen after window `until`; it counts as so many windows at most."""
         for point in self._points.values():
             if point.weights[column] > 0.0 and point.seen <= until:
