@@ -32,6 +32,10 @@ Known = Callable[[Configuration, float], tuple[float, float]]
 """Mean and spread of the logarithm of a configuration's capacity, at a rate."""
 
 
+CapacityOf = Callable[[Observation], tuple[float, float] | None]
+"""The same for the configuration of a report; None where it is not known."""
+
+
 class Shown(Protocol):
     """What configurations have done themselves."""
 
@@ -48,6 +52,7 @@ class Surprise:
     def __init__(self, *, settle_s: float) -> None:
         """`settle_s`: for how long after a disturbance reports tell nothing of what is usual."""
         self._settle_s = settle_s
+        self._looked_at_s = max(2.0 * settle_s, _LOOKED_AT_S)
         self._calm_from_s = -math.inf
         self._last: Observation | None = None
         self._calm: deque[Observation] = deque()
@@ -70,8 +75,7 @@ class Surprise:
             self._calm_from_s = max(self._calm_from_s, observation.time_s + rest_s)
         if observation.busy_share is not None and self.is_calm(observation):
             self._calm.append(observation)
-        looked_at_s = max(2.0 * self._settle_s, _LOOKED_AT_S)
-        while self._calm and self._calm[0].time_s <= observation.time_s - looked_at_s:
+        while self._calm and self._calm[0].time_s <= observation.time_s - self._looked_at_s:
             self._calm.popleft()
 
     def felt(self, at_s: float) -> None:
@@ -153,6 +157,8 @@ class Surprise:
             self._hold_at_first(shown, known)
             return 1.0
         now = self._believed(*told)
+        if now < self._held == 1.0 and not self._lasts(lambda seen: shown(seen, least=False)):
+            return 1.0
         self._keep(min(1.0, now))
         if now > 1.0:
             self._told_from_s = self._calm[-1].time_s
@@ -179,9 +185,21 @@ class Surprise:
 
         Unless it does less than fewer of the same executors have done: more of them are no reason to do less.
         """
+        if self._held < 1.0:
+            return
         least, told = self._told(lambda seen: shown(seen, least=True)), self._told(self._by_model(known))
-        if self._held == 1.0 and least is not None and told is not None and self._believed(*least) < 1.0:
+        does_less = least is not None and self._believed(*least) < 1.0
+        if told is not None and does_less and self._lasts(self._by_model(known)):
             self._keep(min(1.0, self._believed(*told)))
+
+    def _lasts(self, capacity_of: CapacityOf) -> bool:
+        """Whether the job has been slower for as long as is looked at: a start that nobody noticed is over sooner."""
+        middle_s = self._calm[-1].time_s - 0.5 * self._looked_at_s
+        least_s = 0.25 * self._looked_at_s
+        earlier = [each for each in self._calm if each.time_s <= middle_s]
+        later = [each for each in self._calm if each.time_s > middle_s]
+        halves = [self._told(capacity_of, half, least_s=least_s) for half in (earlier, later)]
+        return all(half is not None and self._believed(*half) < 1.0 for half in halves)
 
     def _by_model(self, known: Known) -> Callable[[Observation], tuple[float, float]]:
         rate = self._calm[-1].load_per_s if self._calm else 0.0
@@ -193,13 +211,18 @@ class Surprise:
             return 1.0
         return math.exp(max(-_LARGEST, min(_LARGEST, off)))
 
-    def _told(self, capacity_of: Callable[[Observation], tuple[float, float] | None]) -> tuple[float, float] | None:
+    def _told(
+        self, capacity_of: CapacityOf, calm: Sequence[Observation] | None = None, *, least_s: float | None = None
+    ) -> tuple[float, float] | None:
         """By how much (of its logarithm) what the job does differs from that, and the doubt; None: nothing tells."""
-        calm = [each for each in self._calm if each.time_s - each.window_s >= self._told_from_s]
+        calm = [
+            each for each in (self._calm if calm is None else calm) if each.time_s - each.window_s >= self._told_from_s
+        ]
         lasted_s = sum(each.window_s for each in calm)
+        least_s = max(self._settle_s, _LEAST_S) if least_s is None else least_s
         done = [each.processed_rate_per_s * each.window_s for each in calm]
         busy_s = [(each.busy_share or 0.0) * each.window_s for each in calm]
-        if lasted_s < max(self._settle_s, _LEAST_S) or sum(busy_s) < _IDLE * lasted_s or sum(done) <= 0.0:
+        if lasted_s < least_s or sum(busy_s) < _IDLE * lasted_s or sum(done) <= 0.0:
             return None
         capacities = [capacity_of(each) for each in calm]
         known = [each for each in capacities if each is not None]
