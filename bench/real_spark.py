@@ -121,7 +121,8 @@ hardly follows the load here, so that two executors are enough at all times; wha
 frightened into keeping more. How little of a batch is work on its records shows only once the load has changed. \
 Until then executors seem to do a fifth of what they do: in tries whose warm-up was under a load that did not change, \
 three to five of them were kept for minutes, unless a first step had shown more. So a job is now warmed up under a \
-load that changes."""
+load that changes. Beside both runs there was other work of idle priority, which only takes CPU that nobody else \
+wants."""
 
 _YSB = """\
 Phoebe and Demeter changed nothing: beside a job on two cores their copies never kept up, so that no configuration was \

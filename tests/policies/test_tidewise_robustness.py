@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tidewise.control import GuardSettings, Loop, LoopSettings, Runner, RunnerSettings
 from tidewise.core import (
@@ -382,6 +385,38 @@ def test_a_load_that_comes_and_goes_every_minute_is_not_followed(teller: Teller)
     story = teller.tell(np.asarray(saw))
     assert story.keeps_what_static_keeps()
     assert story.most_changes() <= 6
+
+
+loads = st.lists(st.sampled_from([0.0, 0.02, 0.1, 0.25, 0.4, 0.55, 0.65]), min_size=3, max_size=6)
+"""Of what all executors can do, for five minutes each."""
+slow_spells = st.one_of(st.none(), st.tuples(st.integers(300, 1200), st.integers(60, 600), st.sampled_from([0.5, 0.7])))
+"""When a job becomes slower, for how long, and what is left of its speed."""
+report_faults = st.sampled_from(
+    [lambda: None, lambda: late_by(20.0), every_third_missing, lambda: without(cpu=True, memory=True)]
+)
+"""How what goes wrong with reports is made; what delays them holds some back."""
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(shares=loads, spell=slow_spells, make_mangle=report_faults)
+def test_loads_and_troubles_drawn_at_random_break_no_promise_for_long(
+    teller: Teller,
+    shares: list[float],
+    spell: tuple[int, int, float] | None,
+    make_mangle: Callable[[], Mangle | None],
+) -> None:
+    load = np.repeat(np.array(shares), 300) * MOST
+    begin_s, lasts_s, left = spell or (0, 0, 1.0)
+
+    def speed(second: int) -> float:
+        return left if begin_s <= second < begin_s + lasts_s else 1.0
+
+    story = teller.tell(load, mangle=make_mangle(), speed=speed)
+    assert story.failed_decisions == 0
+    assert story.most_changes() <= 8
+    # Nobody could foresee the steps, nor the spell; they are answered within a minute each.
+    surprises = sum(later > earlier for earlier, later in itertools.pairwise(shares)) + (spell is not None)
+    assert story.late_s() <= max(story.late_share * len(load), int(story.static_late.sum())) + 60 * surprises
 
 
 def cramped(profile: SimulatorProfile, cores: float) -> SimulatorProfile:
