@@ -14,7 +14,7 @@ from bench.policies_plans import OURS
 from tidewise.core import BadInputError
 from tidewise.experiments import Aggregate, by_scenario, compare
 from tidewise.experiments.comparison import BASELINE_POLICY, missing_runs
-from tidewise.experiments.measures import Summary, good_seconds, undecided_seconds
+from tidewise.experiments.measures import Summary, bad_seconds
 from tidewise.experiments.record import Run, find_runs
 from tidewise.experiments.whatif_fit import explain, fit_run, usual_profile
 from tidewise.experiments.whatif_recording import read_recording
@@ -103,8 +103,7 @@ def _bad_seconds(rows: Sequence[Aggregate], runs: Sequence[Run]) -> str:
 
 def _bad_parts(summary: Summary, runs: Sequence[Run]) -> list[tuple[str, int]]:
     series = next(run for run in runs if run.record.name == summary.record.name).read_series()
-    latency_s, limit_s = series.latency_p50_s, summary.good_limit_s
-    bad = ~(good_seconds(series, latency_s, limit_s) | undecided_seconds(series, latency_s, limit_s))
+    bad = bad_seconds(series, series.latency_p50_s, summary.good_limit_s)
     faults = summary.record.faults
     parts = np.split(bad, [min(len(bad), int(fault.at_s)) for fault in faults])
     names = ["before any failure", *(f"{place}. {fault.kind}" for place, fault in enumerate(faults, start=1))]

@@ -11,7 +11,7 @@ from tests.engines.simulator.parts import change
 from tidewise.core import Censored, Configuration, Mechanism, TemporaryError, total
 from tidewise.engines.simulator import Simulator, SimulatorProfile
 from tidewise.experiments.fixed_run import series_of
-from tidewise.experiments.measures import good_seconds, recoveries_of, undecided_seconds
+from tidewise.experiments.measures import bad_seconds, recoveries_of
 from tidewise.experiments.record import FaultRecord
 from tidewise.workload import Rates
 
@@ -61,7 +61,7 @@ def run_sequence(
     simulator.clock.wait_until(float(len(rates)))
     series = series_of(job.series())
     latency = series.latency_p95_s if p95 else series.latency_p50_s
-    bad = ~good_seconds(series, latency, limit_s) & ~undecided_seconds(series, latency, limit_s)
+    bad = bad_seconds(series, latency, limit_s)
     took = [recovery.took_s for recovery in recoveries_of(faults, series)]
     known = [one for one in took if not isinstance(one, Censored)]
     used = total(job.meter())

@@ -24,6 +24,15 @@ NOW_S = 1_800_000_000.0
 DAY = np.array([100.0, 200.0, 300.0])
 
 
+def quiet_for(passed_s: float, folder: Path, monkeypatch: pytest.MonkeyPatch) -> EmbeddedFeed:
+    """A feed that was started to begin 12 s later, so long after that."""
+    feed = EmbeddedFeed(folder)
+    monkeypatch.setattr(time, "time", lambda: NOW_S)
+    feed.start(7.0, in_s=12.0)
+    monkeypatch.setattr(time, "time", lambda: NOW_S + 12.0 + passed_s)
+    return feed
+
+
 @pytest.mark.parametrize(
     ("passed_s", "in_s", "quiet_steps"),
     [(20.0, 5.0, 25), (20.4, 5.0, 26), (0.2, 0.1, 1), (-3.0, 1.0, 1)],
@@ -32,11 +41,8 @@ DAY = np.array([100.0, 200.0, 300.0])
 def test_the_embedded_day_begins_at_a_whole_step_and_leaves_the_past_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passed_s: float, in_s: float, quiet_steps: int
 ) -> None:
-    feed = EmbeddedFeed(tmp_path)
-    monkeypatch.setattr(time, "time", lambda: NOW_S)
-    feed.start(7.0, in_s=12.0)
+    feed = quiet_for(passed_s, tmp_path, monkeypatch)
     assert read_schedule(tmp_path / "schedule.json") == Schedule(began_unix_s=NOW_S + 12.0, rates_per_s=(7.0,))
-    monkeypatch.setattr(time, "time", lambda: NOW_S + 12.0 + passed_s)
     assert feed.begin_day(DAY, in_s=in_s) == pytest.approx(quiet_steps - passed_s)
     found = read_schedule(tmp_path / "schedule.json")
     assert found.began_unix_s == NOW_S + 12.0
@@ -49,10 +55,7 @@ def test_the_embedded_day_begins_at_a_whole_step_and_leaves_the_past_alone(
 def test_the_embedded_day_is_led_up_to_as_far_as_that_is_still_to_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passed_s: float, in_s: float, eve: int
 ) -> None:
-    feed = EmbeddedFeed(tmp_path)
-    monkeypatch.setattr(time, "time", lambda: NOW_S)
-    feed.start(7.0, in_s=12.0)
-    monkeypatch.setattr(time, "time", lambda: NOW_S + 12.0 + passed_s)
+    feed = quiet_for(passed_s, tmp_path, monkeypatch)
     begins_in_s = feed.begin_day(DAY, in_s=in_s, eve=(11.0, 12.0, 13.0))
     rates = read_schedule(tmp_path / "schedule.json").rates_per_s
     assert rates[-3 - eve :] == (11.0, 12.0, 13.0, 100.0, 200.0, 300.0)[3 - eve :]

@@ -38,7 +38,7 @@ from tidewise.engines.simulator.physics import capacity_per_s
 from tidewise.engines.simulator.profile import CapacityProfile
 from tidewise.experiments.fixed_run import series_of
 from tidewise.experiments.ledger import Ledger
-from tidewise.experiments.measures import good_seconds, undecided_seconds
+from tidewise.experiments.measures import bad_seconds
 from tidewise.experiments.record import ChangeRecord
 from tidewise.experiments.series import Series
 from tidewise.forecast import make_forecaster
@@ -144,9 +144,7 @@ class Job:
         return simulator, simulator.launch(self.start)
 
     def late(self, series: Series) -> npt.NDArray[np.bool_]:
-        limit_s, latency_s = self.promises.latency_p95_s, series.latency_p95_s
-        good = good_seconds(series, latency_s, limit_s) | undecided_seconds(series, latency_s, limit_s)
-        return np.asarray(~good)
+        return bad_seconds(series, series.latency_p95_s, self.promises.latency_p95_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +207,7 @@ class Teller:
         speed: Callable[[int], float] | None = None,
         sink_per_s: float = math.inf,
     ) -> Story:
-        """`speed`: what is left of the job's capacity, second by second; `sink_per_s`: what its sink takes at most."""
+        """`speed`: what is left of the job's capacity, second by second; `sink_per_s`: of its sink, from 900 s on."""
         rates, job = noisy(load), job or Job()
         simulator, untouched = job.launched(rates, controlled=False)
         self._slow_down(untouched, speed, sink_per_s)
@@ -259,8 +257,8 @@ class Teller:
             return
 
         def slower(profile: CapacityProfile, configuration: Configuration, executors: float) -> float:
-            full_per_s = capacity_per_s(profile, configuration, executors)
-            return min(sink_per_s, full_per_s * speed(job._now)) if job._now >= 900 else full_per_s * speed(job._now)
+            most_per_s = sink_per_s if job._now >= 900 else math.inf
+            return min(most_per_s, capacity_per_s(profile, configuration, executors) * speed(job._now))
 
         self.monkeypatch.setattr(simulated_job, "capacity_per_s", slower)
 

@@ -17,7 +17,7 @@ from tidewise.core import (
 from tidewise.engines.simulator import Simulator, SimulatorProfile
 from tidewise.experiments.bound_path import Stage
 from tidewise.experiments.fixed_run import series_of
-from tidewise.experiments.measures import good_seconds, recoveries_of, undecided_seconds
+from tidewise.experiments.measures import bad_seconds, recoveries_of
 from tidewise.experiments.record import FaultRecord
 from tidewise.experiments.series import FloatArray
 
@@ -92,7 +92,7 @@ def replay(
     simulator.clock.wait_until(float(len(rates_per_s)))
     series = series_of(job.series())
     latency_s = series.latency_p95_s if on_p95 else series.latency_p50_s
-    bad = ~good_seconds(series, latency_s, limit_s) & ~undecided_seconds(series, latency_s, limit_s)
+    bad = bad_seconds(series, latency_s, limit_s)
     used = total(job.meter())
     return Replayed(
         stages=tuple(made),

@@ -215,7 +215,6 @@ def summarise(record: RunRecord, series: Series, baseline: Baseline | None = Non
     comparable = baseline if baseline is not None and baseline.seconds == len(series) else None
     median_s = _median_latency_s(series) if baseline is None else baseline.median_latency_s
     limit_s = None if median_s is None else GOOD_FACTOR * median_s
-    good = good_seconds(series, series.latency_p50_s, limit_s)
     promised_s = record.promises.latency_p95_s
     undecided = undecided_seconds(series, series.latency_p50_s, limit_s)
     recoveries = recoveries_of(record.faults, series)
@@ -234,7 +233,7 @@ def summarise(record: RunRecord, series: Series, baseline: Baseline | None = Non
         undecided_s=int(undecided.sum()),
         down_s=int((~series.up).sum()),
         recoveries=recoveries,
-        uses=_uses(record.changes, ~good & ~undecided, recoveries),
+        uses=_uses(record.changes, bad_seconds(series, series.latency_p50_s, limit_s), recoveries),
     )
 
 
@@ -269,6 +268,11 @@ def undecided_seconds(series: Series, latency_s: FloatArray, limit_s: float | No
         return np.zeros(len(series), dtype=np.bool_)
     age_s = len(series) - series.second
     return series.up & np.isinf(waited_s(series, latency_s)) & (age_s <= limit_s)
+
+
+def bad_seconds(series: Series, latency_s: FloatArray, limit_s: float | None) -> BoolArray:
+    """Those that are neither good nor undecided."""
+    return ~(good_seconds(series, latency_s, limit_s) | undecided_seconds(series, latency_s, limit_s))
 
 
 def recoveries_of(faults: Sequence[FaultRecord], series: Series) -> tuple[Recovery, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -132,8 +132,8 @@ class Surprise:
 
         Where they do not tell, just after a failure, it is what was held of it.
         """
-        told = self._told(self._by_model(known))
-        return self._held if told is None else self._believed(*told)
+        left = self._left(self._by_model(known))
+        return self._held if left is None else left
 
     @property
     def held(self) -> float:
@@ -152,12 +152,15 @@ class Surprise:
         """
         if not self._calm or self._calm[-1] is not self._last:
             return 1.0
-        told = self._told(lambda seen: shown(seen, least=False))
-        if told is None:
+
+        def own(seen: Observation) -> tuple[float, float] | None:
+            return shown(seen, least=False)
+
+        now = self._left(own)
+        if now is None:
             self._hold_at_first(shown, known)
             return 1.0
-        now = self._believed(*told)
-        if now < self._held == 1.0 and not self._lasts(lambda seen: shown(seen, least=False)):
+        if now < self._held == 1.0 and not self._lasts(own):
             return 1.0
         self._keep(min(1.0, now))
         if now > 1.0:
@@ -185,12 +188,14 @@ class Surprise:
 
         Unless it does less than fewer of the same executors have done: more of them are no reason to do less.
         """
-        if self._held < 1.0:
+        by_model = self._by_model(known)
+        left = self._left(by_model) if self._held == 1.0 else None
+        # What fewer have done takes long to look up where there are hundreds.
+        if left is None or left >= 1.0 or not self._lasts(by_model):
             return
-        least, told = self._told(lambda seen: shown(seen, least=True)), self._told(self._by_model(known))
-        does_less = least is not None and self._believed(*least) < 1.0
-        if told is not None and does_less and self._lasts(self._by_model(known)):
-            self._keep(min(1.0, self._believed(*told)))
+        of_least = self._left(lambda seen: shown(seen, least=True))
+        if of_least is not None and of_least < 1.0:
+            self._keep(left)
 
     def _lasts(self, capacity_of: CapacityOf) -> bool:
         """Whether the job has been slower for as long as is looked at: a start that nobody noticed is over sooner."""
@@ -198,26 +203,19 @@ class Surprise:
         least_s = 0.25 * self._looked_at_s
         earlier = [each for each in self._calm if each.time_s <= middle_s]
         later = [each for each in self._calm if each.time_s > middle_s]
-        halves = [self._told(capacity_of, half, least_s=least_s) for half in (earlier, later)]
-        return all(half is not None and self._believed(*half) < 1.0 for half in halves)
+        halves = [self._left(capacity_of, half, least_s=least_s) for half in (earlier, later)]
+        return all(half is not None and half < 1.0 for half in halves)
 
     def _by_model(self, known: Known) -> Callable[[Observation], tuple[float, float]]:
         rate = self._calm[-1].load_per_s if self._calm else 0.0
         return lambda seen: known(seen.configuration, rate)
 
-    def _believed(self, off: float, doubt: float) -> float:
-        # What has been held is held until the job does again what it did.
-        if abs(off) < (_BELIEVED if off < 0.0 and self._held < 1.0 else _BELIEVED + doubt):
-            return 1.0
-        return math.exp(max(-_LARGEST, min(_LARGEST, off)))
-
-    def _told(
-        self, capacity_of: CapacityOf, calm: Sequence[Observation] | None = None, *, least_s: float | None = None
-    ) -> tuple[float, float] | None:
-        """By how much (of its logarithm) what the job does differs from that, and the doubt; None: nothing tells."""
-        calm = [
-            each for each in (self._calm if calm is None else calm) if each.time_s - each.window_s >= self._told_from_s
-        ]
+    def _left(
+        self, capacity_of: CapacityOf, calm: Iterable[Observation] | None = None, *, least_s: float | None = None
+    ) -> float | None:
+        """How many times that much the job does; 1 where it is not sure to differ, None where nothing tells."""
+        seen = self._calm if calm is None else calm
+        calm = [each for each in seen if each.time_s - each.window_s >= self._told_from_s]
         lasted_s = sum(each.window_s for each in calm)
         least_s = max(self._settle_s, _LEAST_S) if least_s is None else least_s
         done = [each.processed_rate_per_s * each.window_s for each in calm]
@@ -229,8 +227,12 @@ class Surprise:
         if len(known) < len(calm):
             return None
         possible = [busy * math.exp(log_mean) for busy, (log_mean, _) in zip(busy_s, known, strict=True)]
+        off = math.log(sum(done) / sum(possible))
         doubt = max(log_sd for _, log_sd in known) + _SURE * _standard_error(done, possible)
-        return math.log(sum(done) / sum(possible)), doubt
+        # What has been held is held until the job does again what it did.
+        if abs(off) < (_BELIEVED if off < 0.0 and self._held < 1.0 else _BELIEVED + doubt):
+            return 1.0
+        return math.exp(max(-_LARGEST, min(_LARGEST, off)))
 
 
 def _standard_error(done: Sequence[float], possible: Sequence[float]) -> float:

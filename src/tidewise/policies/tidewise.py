@@ -71,6 +71,7 @@ _SPEED_S, _AT_WORK, _SLOWEST = 15.0, 0.25, 0.2
 In less, a batch that takes somewhat longer than usual and has not ended yet looks as if nothing were done.
 """
 _AS_MUCH = 0.02
+"""By how much (of its logarithm) a capacity may be less and still be as much."""
 _LEAST_RATE = 1e-6
 _ENOUGH = 0.02
 """A configuration that is late so seldom is enough."""

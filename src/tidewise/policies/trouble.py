@@ -11,6 +11,7 @@ from tidewise.policies.frequency import Frequency
 _FADING = 0.7
 _KEPT_S = 900.0
 _SAME_WINDOWS = 2.0
+"""What comes within so many reports of each other is one failure."""
 
 
 class Trouble:
@@ -22,7 +23,7 @@ class Trouble:
         self._down_since_s: float | None = None
         self._up_since_s = -math.inf
         self._failed_at_s: float | None = None
-        self._felt_at_s: float | None = None
+        self._felt_at_s = -math.inf
         self._executors: deque[tuple[float, int]] = deque()
 
     def learn(self, observation: Observation) -> None:
@@ -35,10 +36,7 @@ class Trouble:
             if self._down_since_s is None:
                 self._down_since_s = observation.time_s - 0.5 * observation.window_s
                 # What was felt in the report just before is the beginning of the same.
-                if (
-                    self._felt_at_s is None
-                    or self._down_since_s - self._felt_at_s > _SAME_WINDOWS * observation.window_s
-                ):
+                if self._down_since_s - self._felt_at_s > _SAME_WINDOWS * observation.window_s:
                     self._failures.happened()
                 self._failed_at_s = self._down_since_s
         elif self._down_since_s is not None:

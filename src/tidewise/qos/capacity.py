@@ -26,6 +26,7 @@ _MISFIT_SD = 0.08
 _BOUND_SD = 0.1
 _LEAST_SD = 0.01
 _OFTEN = 2.0
+"""From so many windows on a configuration has shown what it can do; corrected ones count as no more."""
 
 
 class Capacity:
